@@ -1,0 +1,105 @@
+// Package refusal holds the machine codes of every refusal that leaves
+// Chaperone. A [Code] is three things at once: the word on the wire, a sentinel
+// for errors.Is, and an error, so that one declaration serves the decoder, the
+// caller and the person who reads a log:
+//
+//	fmt.Errorf("lease %s: %w", id, refusal.LeaseExpired)
+//
+// A code says what was refused and never why in the caller's own words: text,
+// arguments, results and credentials don't travel through it. Codes are stable;
+// one that was published is never given another meaning.
+//
+// Floor: wire contract.
+package refusal
+
+import "errors"
+
+// Code is a stable machine code. It is an error whose text is the code itself.
+type Code string
+
+// Error returns the code as it stands on the wire.
+func (c Code) Error() string { return string(c) }
+
+// Of returns the first Code in err's tree, or "" where there is none.
+func Of(err error) Code {
+	var c Code
+	if errors.As(err, &c) {
+		return c
+	}
+	return ""
+}
+
+// Codes of the owned-browser-v1 wire (spec/owned-browser.md, sections 1 and 2).
+const (
+	UnauthorizedAdapter  Code = "UNAUTHORIZED_ADAPTER"   // 401, 403, 409
+	IncompatibleRuntime  Code = "INCOMPATIBLE_RUNTIME"   // 426, and any bad handshake
+	BrowserProtocolError Code = "BROWSER_PROTOCOL_ERROR" // 400, 404, 405, 413, 415
+	BrowserDisconnected  Code = "BROWSER_DISCONNECTED"   // transport lost; said by clients
+	BrowserTimeout       Code = "BROWSER_TIMEOUT"        // 504, or no answer by the deadline
+	BrowserScopeDenied   Code = "BROWSER_SCOPE_DENIED"   // a main-frame navigation was denied
+	BrowserActionFailed  Code = "BROWSER_ACTION_FAILED"  // every other failure of an action
+)
+
+// Reasons that MCP, CLI and REST answers add to a failed action (section 1).
+const (
+	ScopeDenied     Code = "scope_denied"     // the scope denied it; the rule is named beside
+	TimedOut        Code = "timeout"          // its deadline ended first
+	NotFound        Code = "not_found"        // no such element, tool or file
+	Covered         Code = "covered"          // another element receives the events
+	Stale           Code = "stale"            // the reference's node or document is gone
+	TabGone         Code = "tab_gone"         // that tab was closed
+	TabCrashed      Code = "tab_crashed"      // that tab's renderer died
+	DialogOpen      Code = "dialog_open"      // a held dialog must be answered first
+	TooLarge        Code = "too_large"        // the result is over its limit
+	NoBrowser       Code = "no_browser"       // not launched, or ended
+	SentUnconfirmed Code = "sent_unconfirmed" // sent, but nothing tells whether it took effect
+	Failed          Code = "failed"           // anything else
+	Cancelled       Code = "cancelled"        // stopped at the caller's wish
+)
+
+// Codes of a scope decision (section 4).
+const (
+	Allowed        Code = "allowed"
+	NoRule         Code = "no_rule"        // nothing in the scope allows it
+	DeniedByRule   Code = "denied_by_rule" // a deny rule matched
+	BadScheme      Code = "scheme"         // the rule doesn't allow this scheme
+	BadPort        Code = "port"           // the rule doesn't allow this port
+	BadMethod      Code = "method"         // the rule doesn't allow this method
+	BadPath        Code = "path"           // the rule doesn't allow this path
+	BadAddress     Code = "address"        // the name resolves to a special address
+	Metadata       Code = "metadata"       // a cloud metadata address
+	OwnListener    Code = "own_listener"   // one of this node's own listeners
+	OutsideWindow  Code = "window"         // before not_before or after not_after
+	Malformed      Code = "malformed"      // no URL, host or path that can be judged
+	BadServerName  Code = "sni"            // the TLS server name isn't the CONNECT host
+	ActionNotNamed Code = "action"         // the scope's actions leave this one out
+	Unresolvable   Code = "unresolvable"   // the name has no address
+	Unreachable    Code = "unreachable"    // allowed, but nothing answered
+	TooMany        Code = "too_many"       // over a limit of the run
+)
+
+// Codes of starting, running and ending a box (section 5).
+const (
+	PrerequisiteMissing Code = "prerequisite_missing" // doctor names the command that mends it
+	OverLimit           Code = "over_limit"           // the run was over a resource limit
+	EngineExited        Code = "engine_exited"        // the browser ended by itself
+	Ended               Code = "ended"                // the run was ended on purpose
+)
+
+// Codes of documents and values at a border.
+const (
+	BadDocument Code = "bad_document" // a file or message that doesn't decode
+	TooDeep     Code = "too_deep"     // nested deeper than its budget
+)
+
+// Codes of the durable authority.
+const (
+	Conflict        Code = "conflict"         // another state than the caller read
+	Replayed        Code = "replayed"         // a one-use thing used again
+	Unknown         Code = "unknown"          // no such record
+	Expired         Code = "expired"          // past its expiry
+	NewerDatabase   Code = "newer_database"   // written by a newer version
+	DatabaseBusy    Code = "database_busy"    // another process holds it
+	NothingVerified Code = "nothing_verified" // an empty log proves nothing
+	Tampered        Code = "tampered"         // the log doesn't verify
+)
