@@ -1,0 +1,49 @@
+// Package floors holds the building plan and the tests that keep it: which
+// packages there are, on which floor each stands, which siblings may know each
+// other, where a process may be started, a socket opened, SQL written or the
+// environment read, and which modules the project may depend on directly.
+//
+// It parses the sources itself: a test that shells out to `go list` is cached
+// past a bad import. It contains no code that runs in the product.
+//
+// Floor: test kit.
+package floors
+
+// Floors, lowest first. A package imports only packages of lower floors, and
+// packages of its own floor only where [siblings] declares the edge.
+var floors = []struct{ name, packages string }{
+	{"wire contract", "spec docs web internal/canon internal/refusal internal/ref internal/identity internal/schema internal/owned/ownedv1 internal/owned/scope"},
+	{"durable authority", "internal/store internal/audit internal/owned/run"},
+	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client"},
+	{"surface", "internal/surface/runsock internal/surface/mcp"},
+	{"composition", "cmd/chaperone"},
+	{"test kit", "internal/storetest internal/sitetest internal/floors"},
+}
+
+// siblings are the imports allowed within one floor: "importer" -> "imported…".
+var siblings = map[string]string{
+	"internal/canon":         "internal/refusal",
+	"internal/ref":           "internal/refusal internal/canon",
+	"internal/identity":      "internal/refusal internal/ref",
+	"internal/schema":        "internal/refusal internal/canon",
+	"internal/owned/ownedv1": "internal/refusal internal/canon",
+	"internal/owned/scope":   "internal/refusal internal/canon internal/owned/ownedv1",
+	"internal/audit":         "internal/store",
+	"internal/owned/run":     "internal/store internal/audit",
+	"internal/owned/host":    "internal/owned/jail internal/owned/proxy internal/owned/browser",
+}
+
+// hidden names packages that whole floors may not see, whatever the order.
+var hidden = map[string][]string{
+	"internal/store": {"surface"}, // no transaction over the authorities
+}
+
+// allowed names what only some packages may import, and which those are. An
+// entry that ends in / stands for everything below it.
+var allowed = map[string]string{
+	"os/exec":      "internal/owned/jail cmd/ internal/storetest internal/sitetest",
+	"flag":         "cmd/",
+	"database/sql": "internal/store internal/audit internal/owned/run internal/storetest",
+	"plugin":       "",
+	"unsafe":       "internal/owned/jail",
+}
