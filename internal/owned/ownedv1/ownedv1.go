@@ -31,10 +31,11 @@ const Protocol = "owned-browser-v1"
 
 // Limits of section 2.
 const (
-	MaxMessage      = 8 << 20  // bytes of any message, either way
-	MaxBootstrapMS  = 60_000   // a descriptor's expiry, from now
-	MaxSessionMS    = 3600_000 // a session's expiry, from now
-	MaxDeadlineMS   = 30_000   // an action's deadline, from now
+	MaxMessage      = 8 << 20           // bytes of any message, either way
+	MaxResult       = MaxMessage - 1024 // bytes of a result: leaves its envelope room
+	MaxBootstrapMS  = 60_000            // a descriptor's expiry, from now
+	MaxSessionMS    = 3600_000          // a session's expiry, from now
+	MaxDeadlineMS   = 30_000            // an action's deadline, from now
 	MaxSequence     = 1<<53 - 1
 	UnixEndpoint    = "http://127.0.0.1:1" // with transport unix: only the HTTP authority
 	ContentType     = "application/json"

@@ -2,6 +2,7 @@ package ownedv1
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -145,15 +146,29 @@ func object(name string, into *jsontext.Value) member {
 	}}
 }
 
-// Encode marshals v, one of this package's messages or results. Unlike
-// encoding/json it leaves <, > and & alone and writes an empty list as [].
+// Encode marshals v, one of this package's messages. Unlike encoding/json it
+// leaves <, > and & alone and writes an empty list as [].
 func Encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
-		// Every type here marshals; only a raw value that nobody decoded doesn't.
-		panic("ownedv1: " + err.Error())
+		panic("ownedv1: " + err.Error()) // a message that this package's decoders never made
 	}
 	return data
+}
+
+// EncodeResult marshals an action's result. A string of the page's that isn't
+// valid UTF-8 gets U+FFFD in place of what isn't; a raw value that is no strict
+// JSON, and a result that couldn't travel in one message, are errors with the
+// codes bad_document and too_large.
+func EncodeResult(result any) (jsontext.Value, error) {
+	data, err := json.Marshal(result, jsontext.AllowInvalidUTF8(true))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the result isn't strict JSON: %w", refusal.BadDocument)
+	case len(data) > MaxResult:
+		return nil, fmt.Errorf("the result is over %d bytes: %w", MaxResult, refusal.TooLarge)
+	}
+	return data, nil
 }
 
 // badRequest turns a fault of decode into v's 400.
