@@ -1,0 +1,2 @@
+-- placeholder: the audit tables follow
+create table audit_leaf (id integer primary key);
