@@ -29,26 +29,27 @@ import (
 
 // The kinds of reference. Each is a type of its own.
 type (
-	Login     = Ref[login]     // a sign-in at the provider
-	Browser   = Ref[browser]   // a browser session
-	Document  = Ref[document]  // one load of a page
-	Attended  = Ref[attended]  // an arm
-	Principal = Ref[principal] // tenant and actor, in private form
+	Login     = Ref[LoginKind]     // a sign-in at the provider
+	Browser   = Ref[BrowserKind]   // a browser session
+	Document  = Ref[DocumentKind]  // one load of a page
+	Attended  = Ref[AttendedKind]  // an arm
+	Principal = Ref[PrincipalKind] // tenant and actor, in private form
 )
 
+// The kinds themselves, to name in Mint[LoginKind] and its like.
 type (
-	login     struct{}
-	browser   struct{}
-	document  struct{}
-	attended  struct{}
-	principal struct{}
+	LoginKind     struct{}
+	BrowserKind   struct{}
+	DocumentKind  struct{}
+	AttendedKind  struct{}
+	PrincipalKind struct{}
 )
 
-func (login) prefix() string     { return "login_" }
-func (browser) prefix() string   { return "browser_" }
-func (document) prefix() string  { return "document_" }
-func (attended) prefix() string  { return "attended_" }
-func (principal) prefix() string { return "principal_" }
+func (LoginKind) prefix() string     { return "login_" }
+func (BrowserKind) prefix() string   { return "browser_" }
+func (DocumentKind) prefix() string  { return "document_" }
+func (AttendedKind) prefix() string  { return "attended_" }
+func (PrincipalKind) prefix() string { return "principal_" }
 
 type kind interface{ prefix() string }
 
