@@ -1,0 +1,169 @@
+package mcp
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"chaperone/internal/owned/browser"
+	"chaperone/internal/owned/ownedv1"
+)
+
+// Limits of what one answer puts before a model.
+const (
+	defaultPart = 64 << 10 // bytes of a page's source or of a result
+	maxPart     = 4 << 20
+	maxQuote    = 200 // bytes of a title or a dialog's message in a note
+)
+
+// pdfs numbers PDFs, so that each has an id of its own.
+var pdfs atomic.Int64
+
+// render writes an answer as few tokens as it takes. What a page wrote stands
+// alone in the first part; Chaperone's own words come last, so that a page that
+// imitates them stays in its own part.
+func render(answer browser.Answer, args arguments) []sdk.Content {
+	notes := describe(answer.Notes)
+	said := func(format string, a ...any) []sdk.Content {
+		return []sdk.Content{textPart(fmt.Sprintf(format, a...) + notes)}
+	}
+	shown := func(first *part, more string) []sdk.Content {
+		return []sdk.Content{first, textPart(strings.TrimLeft(more+notes, " "))}
+	}
+	switch r := answer.Result.(type) {
+	case ownedv1.GotoResult:
+		if r.Status == nil {
+			return said("loaded %s %s", r.URL, quote(r.Title))
+		}
+		return said("%d %s %s", *r.Status, r.URL, quote(r.Title))
+	case ownedv1.ClickResult:
+		return said("clicked, at %s", r.URL)
+	case ownedv1.TypeResult:
+		return said("typed %d characters", r.Chars)
+	case ownedv1.ScrollResult:
+		return said("scrolled")
+	case ownedv1.ScreenshotResult:
+		return shown(imagePart(r.Base64), "")
+	case ownedv1.PDFResult:
+		return shown(pdfPart("chaperone://pdf/"+strconv.FormatInt(pdfs.Add(1), 10), r.Base64), fmt.Sprintf("PDF, %d bytes", r.Bytes))
+	case ownedv1.EvalResult:
+		value, whole := cut(string(r.Result), 0, defaultPart)
+		if whole {
+			return shown(textPart(value), "")
+		}
+		return shown(textPart(value), fmt.Sprintf("cut: %d of %d bytes; return less, or slices", len(value), len(r.Result)))
+	case ownedv1.ConsoleResult:
+		return shown(textPart(strings.Join(r.Lines, "\n")), fmt.Sprintf("%d lines", r.Count))
+	case ownedv1.SourceResult:
+		return source(r, args, shown)
+	case ownedv1.TabsResult:
+		return said("%s", listTabs(r.Tabs, r.Active))
+	case ownedv1.LaunchResult:
+		return said("%s", listTabs(r.Tabs, r.Active))
+	case ownedv1.SwitchResult:
+		return said("active: %s", r.Active)
+	case ownedv1.CloseResult:
+		return said("closed")
+	case interface{ Text() string }: // a snapshot, a page tool's fenced answer
+		return shown(textPart(r.Text()), "")
+	}
+	return shown(textPart(string(encode(answer.Result))), "")
+}
+
+// source shows the asked part of a page's HTML and how to go on.
+func source(r ownedv1.SourceResult, args arguments, shown func(*part, string) []sdk.Content) []sdk.Content {
+	from := min(args.integer("offset", 0), len(r.HTML))
+	text, whole := cut(r.HTML, from, args.integer("max_bytes", defaultPart))
+	if whole && from == 0 {
+		return shown(textPart(text), "")
+	}
+	if whole {
+		return shown(textPart(text), fmt.Sprintf("the end of %d bytes", len(r.HTML)))
+	}
+	return shown(textPart(text), fmt.Sprintf("%d of %d bytes; go on with offset=%d", len(text), len(r.HTML), from+len(text)))
+}
+
+// cut answers at most n bytes of s from offset, whole characters only, and
+// whether that reaches the end.
+func cut(s string, offset, n int) (string, bool) {
+	s = s[offset:]
+	for len(s) > 0 && !utf8.RuneStart(s[0]) { // an offset of the caller's own
+		s = s[1:]
+	}
+	if len(s) <= n {
+		return s, true
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n], false
+}
+
+func listTabs(tabs []string, active *string) string {
+	if active == nil {
+		return "tabs: " + strings.Join(tabs, ", ") + "; none active"
+	}
+	return "tabs: " + strings.Join(tabs, ", ") + "; active " + *active
+}
+
+// describe writes the notes as one line: the tab, and what happened besides.
+func describe(n browser.Notes) string {
+	var b strings.Builder
+	if n.Tab != "" {
+		b.WriteString(" [" + n.Tab + "]")
+	}
+	note := func(format string, a ...any) { b.WriteString("; "); fmt.Fprintf(&b, format, a...) }
+	if len(n.NewTabs) > 0 {
+		note("new tabs: %s", strings.Join(n.NewTabs, ", "))
+	}
+	if len(n.GoneTabs) > 0 {
+		note("gone tabs: %s", strings.Join(n.GoneTabs, ", "))
+	}
+	if n.TabsRefused > 0 {
+		note("%d popups refused", n.TabsRefused)
+	}
+	for _, d := range n.Dialogs {
+		note("%s %s in %s %s", d.Type, quote(d.Message), d.Tab, d.Outcome)
+	}
+	for _, d := range n.Downloads {
+		note("download %s %s %s", d.ID, quote(d.Name), d.State)
+		if d.Saved != "" {
+			b.WriteString(" as " + quote(d.Saved))
+		}
+	}
+	if len(n.Blocked) > 0 {
+		hosts := make([]string, len(n.Blocked))
+		for i, x := range n.Blocked {
+			hosts[i] = fmt.Sprintf("%s x%d (%s)", x.Host, x.Count, x.Rule)
+		}
+		note("blocked: %s", strings.Join(hosts, ", "))
+	}
+	if n.FontsPending {
+		note("fonts still loading")
+	}
+	return b.String()
+}
+
+// quote is page text inside a note: short, one line, and with everything that
+// isn't printable (bidi controls too) escaped.
+func quote(s string) string {
+	s, whole := cut(s, 0, maxQuote)
+	if !whole {
+		s += "…"
+	}
+	return strconv.Quote(s)
+}
+
+// encode is a result as JSON without escaped < > &. Results always encode.
+func encode(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic("mcp: a result that doesn't encode: " + err.Error())
+	}
+	return data
+}
