@@ -41,6 +41,10 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -52,6 +56,9 @@ const (
 	SQLite   = "sqlite"
 	Postgres = "postgres"
 )
+
+// ErrClosed is the answer of a closed DB.
+var ErrClosed = errors.New("the database is closed")
 
 // Options of Open.
 type Options struct {
@@ -65,57 +72,96 @@ type Options struct {
 
 // DB is an open database; safe for concurrent use.
 type DB struct {
-	engine string
+	engine  string
+	path    string // SQLite's file, "" on PostgreSQL
+	pool    *sql.DB
+	writer  *writer // SQLite alone
+	commit  func(func() error) error
+	commits atomic.Int64
+	older   bool // used as it is: tables may be missing
 }
 
 // Open opens, and where it is fresh creates, the database at url: a file path,
 // "sqlite:PATH" or "postgres://…". Its file is 0600, a directory it makes 0700.
-func Open(ctx context.Context, url string, opts Options) (*DB, error) { panic("unbuilt") }
+// Errors: refusal.NewerDatabase, refusal.DatabaseBusy, and plain ones that name
+// the path.
+func Open(ctx context.Context, url string, opts Options) (*DB, error) {
+	db := &DB{engine: SQLite, commit: opts.Commit}
+	if db.commit == nil {
+		db.commit = func(commit func() error) error { return commit() }
+	}
+	var err error
+	switch scheme, rest, found := strings.Cut(url, ":"); {
+	case found && (scheme == "postgres" || scheme == "postgresql"):
+		db.engine = Postgres
+		err = db.openPostgres(ctx, url, opts.Migrate)
+	case found && scheme == "sqlite":
+		err = db.openSQLite(ctx, strings.TrimPrefix(rest, "//"), opts.Migrate)
+	case strings.Contains(url, "://"):
+		err = fmt.Errorf("database %q: want a file path, sqlite:PATH or postgres://…", scheme+"://…")
+	default:
+		err = db.openSQLite(ctx, url, opts.Migrate)
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
 
 // Engine answers SQLite or Postgres.
 func (db *DB) Engine() string { return db.engine }
 
+// Path answers SQLite's file, or "" on PostgreSQL.
+func (db *DB) Path() string { return db.path }
+
+// Older tells whether the database lacks tables of this version, because it is
+// used as it is (see Options.Migrate).
+func (db *DB) Older() bool { return db.older }
+
 // Commits counts the durable commits (syncs) of this handle so far.
-func (db *DB) Commits() int64 { panic("unbuilt") }
+func (db *DB) Commits() int64 { return db.commits.Load() }
 
 // View runs fn on one consistent snapshot. Writing in it fails.
-func (db *DB) View(ctx context.Context, fn func(*Tx) error) error { panic("unbuilt") }
+func (db *DB) View(ctx context.Context, fn func(*Tx) error) error {
+	opts := &sql.TxOptions{ReadOnly: true}
+	if db.engine == Postgres {
+		opts.Isolation = sql.LevelRepeatableRead
+	}
+	tx, err := db.pool.BeginTx(ctx, opts)
+	if err != nil {
+		return db.explain(err)
+	}
+	// A snapshot has nothing to keep: it is rolled back however fn ends.
+	defer tx.Rollback()
+	return fn(&Tx{db: db, ctx: ctx, use: ctx, on: tx})
+}
 
 // Update runs fn in a serialisable transaction and returns once its commit is
 // durable. It must not be called from within fn. See the package comment for
 // what an error tells.
-func (db *DB) Update(ctx context.Context, fn func(*Tx) error) error { panic("unbuilt") }
+func (db *DB) Update(ctx context.Context, fn func(*Tx) error) error {
+	if db.writer != nil {
+		return db.writer.update(ctx, fn)
+	}
+	return db.updatePostgres(ctx, fn)
+}
+
+// committed counts a durable commit.
+func (db *DB) committed(err error) error {
+	if err == nil {
+		db.commits.Add(1)
+	}
+	return err
+}
 
 // Close waits for running transactions and closes the database.
-func (db *DB) Close() error { panic("unbuilt") }
-
-// Tx is a running transaction. It is good within fn only, by one goroutine, and
-// rows are closed before the next statement (PostgreSQL's wire asks for it).
-type Tx struct {
+func (db *DB) Close() error {
+	var errs []error
+	if db.writer != nil {
+		errs = append(errs, db.writer.close())
+	}
+	if db.pool != nil {
+		errs = append(errs, db.pool.Close())
+	}
+	return errors.Join(errs...)
 }
-
-// Context is the context that View or Update was given.
-func (tx *Tx) Context() context.Context { panic("unbuilt") }
-
-// Exec runs one statement and answers the number of rows it changed.
-func (tx *Tx) Exec(query string, args ...any) (int64, error) { panic("unbuilt") }
-
-// Query runs a statement that answers rows; the caller closes them.
-func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) { panic("unbuilt") }
-
-// QueryRow runs a statement that answers at most one row; Scan of the result
-// answers sql.ErrNoRows where there is none.
-func (tx *Tx) QueryRow(query string, args ...any) Row { panic("unbuilt") }
-
-// AfterCommit runs f once the commit of this transaction is durable, and never
-// where it isn't. f must be short and must not use the database.
-func (tx *Tx) AfterCommit(f func()) { panic("unbuilt") }
-
-// Row is the answer of QueryRow.
-type Row struct {
-	row *sql.Row
-	err error
-}
-
-// Scan copies the row's columns into dest.
-func (r Row) Scan(dest ...any) error { panic("unbuilt") }

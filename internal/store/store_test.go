@@ -1,0 +1,135 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"chaperone/internal/store"
+	"chaperone/internal/storetest"
+)
+
+// table makes a table of the test's own.
+func table(t testing.TB, db *store.DB) {
+	t.Helper()
+	update(t, db, func(tx *store.Tx) error {
+		_, err := tx.Exec("create table probe (k integer primary key, v integer not null)")
+		return err
+	})
+}
+
+func update(t testing.TB, db *store.DB, fn func(*store.Tx) error) {
+	t.Helper()
+	if err := db.Update(context.Background(), fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func count(t testing.TB, db *store.DB) (n int) {
+	t.Helper()
+	if err := db.View(context.Background(), func(tx *store.Tx) error {
+		return tx.QueryRow("select count(*) from probe").Scan(&n)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestUpdateKeepsAllOrNothing(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, db *store.DB) {
+		table(t, db)
+		boom := errors.New("boom")
+		err := db.Update(context.Background(), func(tx *store.Tx) error {
+			if _, err := tx.Exec("insert into probe values ($1, $2)", 1, 1); err != nil {
+				return err
+			}
+			return boom
+		})
+		if !errors.Is(err, boom) || count(t, db) != 0 {
+			t.Errorf("got %v with %d rows, want boom with none", err, count(t, db))
+		}
+		update(t, db, func(tx *store.Tx) error {
+			n, err := tx.Exec("insert into probe values ($1, $2) on conflict do nothing", 1, 1)
+			if err == nil && n != 1 {
+				t.Errorf("got %d rows inserted, want 1", n)
+			}
+			return err
+		})
+		var v int
+		err = db.View(context.Background(), func(tx *store.Tx) error {
+			return tx.QueryRow("select v from probe where k=$1", 2).Scan(&v)
+		})
+		if !errors.Is(err, sql.ErrNoRows) {
+			t.Errorf("got %v, want no rows", err)
+		}
+		if err := db.View(context.Background(), func(tx *store.Tx) error {
+			_, err := tx.Exec("delete from probe")
+			return err
+		}); err == nil || count(t, db) != 1 {
+			t.Errorf("a view wrote")
+		}
+	})
+}
+
+// A check that a write leans on must hold until the commit: of 64 that read the
+// same balance, each sees what the one before it left.
+func TestUpdateIsSerialisable(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, db *store.DB) {
+		table(t, db)
+		update(t, db, func(tx *store.Tx) error {
+			_, err := tx.Exec("insert into probe values (1, 0)")
+			return err
+		})
+		var all sync.WaitGroup
+		for range 64 {
+			all.Go(func() {
+				if err := db.Update(context.Background(), func(tx *store.Tx) error {
+					var v int
+					if err := tx.QueryRow("select v from probe where k=$1", 1).Scan(&v); err != nil {
+						return err
+					}
+					_, err := tx.Exec("update probe set v=$1 where k=$2", v+1, 1)
+					return err
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		var v int
+		if err := db.View(context.Background(), func(tx *store.Tx) error {
+			return tx.QueryRow("select v from probe where k=$1", 1).Scan(&v)
+		}); err != nil || v != 64 {
+			t.Errorf("got %d (%v), want 64", v, err)
+		}
+	})
+}
+
+func TestOpenIsQuick(t *testing.T) {
+	path := storetest.SQLite(t)
+	storetest.Open(t, path, store.Options{})
+	best := time.Hour
+	for range 10 {
+		start := time.Now()
+		db, err := store.Open(context.Background(), path, store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		best = min(best, time.Since(start))
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("opening an up-to-date database: %v", best)
+	if best > 50*time.Millisecond {
+		t.Errorf("opening took %v, want under 10 ms on an idle machine", best)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("got mode %v (%v), want 0600", info.Mode(), err)
+	}
+}
