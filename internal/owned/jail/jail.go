@@ -6,6 +6,8 @@ import "time"
 // to use it as its proxy; the parent serves it (see [Box.Listener]).
 const ProxyAddr = "127.0.0.1:3128"
 
+const proxyPort = 3128 // of ProxyAddr
+
 // Folders of the box, all on its own /tmp, which vanishes with it.
 const (
 	ProfileDir  = "/tmp/profile" // the engine's --user-data-dir
