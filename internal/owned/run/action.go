@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"chaperone/internal/audit"
 	"chaperone/internal/refusal"
 )
 
@@ -68,8 +69,20 @@ func (r *Run) Begin(ctx context.Context, a Action) error {
 		if rows == 0 {
 			return r.whyNot(tx)
 		}
-		return r.insertAction(tx, a, Running, time.Now())
+		if err := r.insertAction(tx, a, Running, time.Now()); err != nil {
+			return err
+		}
+		return r.audit(tx, "began", "", a.fields()...)
 	})
+}
+
+// fields is what the audit tells of an action.
+func (a Action) fields() []audit.Field {
+	fields := []audit.Field{audit.Count("sequence", a.Sequence), audit.ID("request", a.RequestID)}
+	if a.Name != "" { // a tombstone's action was never named
+		fields = append(fields, audit.Word("action", a.Name))
+	}
+	return fields
 }
 
 // Bury writes the tombstone of an action that was cancelled before it arrived.
@@ -85,7 +98,10 @@ func (r *Run) Bury(ctx context.Context, a Action) error {
 		case err != nil:
 			return err
 		case !known:
-			return r.insertAction(tx, a, Tombstone, time.Now())
+			if err := r.insertAction(tx, a, Tombstone, time.Now()); err != nil {
+				return err
+			}
+			return r.audit(tx, "settled", refusal.Code(Tombstone), a.fields()...)
 		case sequence != a.Sequence || request != a.RequestID:
 			return fmt.Errorf("that sequence and request id belong to different actions: %w", refusal.Conflict)
 		}
@@ -130,14 +146,20 @@ func (r *Run) settle(tx *tx, s settlement) error {
 		}
 		rows, err := tx.Exec(`update owned_action set outcome=$1, settled_ms=$2 where epoch=$3 and sequence=$4 and request_id=$5 and outcome=$6`,
 			string(s.outcome), s.at.UnixMilli(), r.epoch, s.Sequence, s.RequestID, string(m.from))
-		if err != nil || rows == 1 {
+		if err != nil {
 			return err
 		}
+		if rows == 1 {
+			return r.audit(tx, "settled", refusal.Code(s.outcome), s.fields()...)
+		}
 	}
-	_, err := tx.Exec(`insert into owned_action (epoch, sequence, request_id, action, outcome, begun_ms, settled_ms)
+	rows, err := tx.Exec(`insert into owned_action (epoch, sequence, request_id, action, outcome, begun_ms, settled_ms)
 		values ($1,$2,$3,$4,$5,$6,$6) on conflict do nothing`,
 		r.epoch, s.Sequence, s.RequestID, s.Name, string(s.outcome), s.at.UnixMilli())
-	return err
+	if err != nil || rows == 0 {
+		return err
+	}
+	return r.audit(tx, "settled", refusal.Code(s.outcome), s.fields()...)
 }
 
 // whyNot tells an open run's stale sequence from a run that isn't open.

@@ -145,7 +145,8 @@ func (t *totals) read(tx *tx, epoch string) error {
 		epoch, string(refusal.Allowed)).Scan(&t.decisions, &t.allowed, &t.denied)
 }
 
-// audit appends the run's event of a verb.
+// audit appends the run's event of a verb, or of an action that began or was
+// settled.
 func (r *Run) audit(tx *tx, v verb, code refusal.Code, public ...audit.Field) error {
 	return r.book.log.Append(tx, audit.Event{
 		Tenant: r.book.tenant, Kind: "owned_run." + string(v), Actor: r.reg.StartedBy, Subject: r.reg.RunID, Code: code,

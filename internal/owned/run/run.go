@@ -10,6 +10,7 @@
 //	decision.go  scope decisions: each told once, repeats counted, suggest
 //	holder.go    who holds a run, and whether that process is gone
 //	book.go      Register, Start, Recover: how a run comes to be and is declared lost
+//	account.go   what the ledger tells of one run
 //	check.go     the invariants, for audit verify and for every fault test
 //
 // A [Run] is the handle of the process that holds one run. Each of its verbs is

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"chaperone/internal/owned/host"
+	"chaperone/internal/owned/jail"
+	"chaperone/internal/owned/ownedv1"
+	"chaperone/internal/owned/run"
+	"chaperone/internal/owned/scope"
+	"chaperone/internal/refusal"
+	"chaperone/internal/surface/runsock"
+)
+
+// hosting is the host command's flags.
+type hosting struct {
+	app                        *app
+	engagement, runID          string
+	dir, scopeFile, transport  string
+	ledger                     *ledger // opened while the box starts
+	folder                     *host.Folder
+	listener                   net.Listener
+	endpoint, authority, build string
+}
+
+func newHostCmd(a *app) *cobra.Command {
+	h := &hosting{app: a}
+	cmd := &cobra.Command{
+		Use:   "host --engagement E --run-id UUID --dir DIR --scope FILE",
+		Short: "One owned browser for one registration",
+		Long: `Starts one contained browser, publishes its registration in DIR/UUID and
+serves owned-browser-v1 there until SIGTERM, SIGINT, the end of standard input
+or the run's own end. It prints one JSON line on standard output when the
+registration is published, and leaves nothing behind.
+
+The registration is good for one handshake within 60 seconds.`,
+		Example: `  chaperone host --engagement acme-2026 --run-id 5f0c9f9e-3c5e-4f0e-9d3e-6f3a2f1f8a11 \
+    --dir ~/.chaperone/run/browser-runs --scope acme.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return h.do(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&h.engagement, "engagement", "", "the scope's engagement")
+	f.StringVar(&h.runID, "run-id", "", "the run's `UUID`, as the agent server made it")
+	f.StringVar(&h.dir, "dir", "", "registrations `DIR`, private (mode 0700)")
+	f.StringVar(&h.scopeFile, "scope", "", "scope `FILE`: what the browser may reach")
+	f.StringVar(&h.transport, "transport", ownedv1.TransportUnix, "unix, or loopback for direct runs in one network namespace")
+	return cmd
+}
+
+// do hosts the run from start to end.
+func (h *hosting) do(ctx context.Context) (err error) {
+	s, err := h.read()
+	if err != nil {
+		return exit(exitUsage, err)
+	}
+	engine, err := jail.FindEngine("")
+	if err != nil {
+		return withDoctor(err)
+	}
+	// Whoever started us holds our standard input; its end is theirs, or their wish.
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, h.app.stdin)
+		stop()
+	}()
+	if h.folder, err = host.OpenFolder(ctx, h.dir, h.runID); err != nil {
+		if errors.Is(err, refusal.BadDocument) {
+			return exit(exitUsage, err)
+		}
+		return withDoctor(err)
+	}
+	defer func() { err = errors.Join(err, h.folder.Close(), h.closeLedger()) }()
+	if err := h.listen(); err != nil {
+		return err
+	}
+	defer h.listener.Close()
+	run, err := host.Start(ctx, host.Config{
+		Engagement: h.engagement, RunID: h.runID, StartedBy: "uid:" + strconv.Itoa(os.Getuid()), Surface: "host",
+		Scope: s, Engine: engine, Open: h.open, Handshake: true,
+	})
+	if err != nil {
+		return withDoctor(err)
+	}
+	return h.serve(ctx, run, engine)
+}
+
+// read checks the flags and reads the scope; nothing has been started yet.
+func (h *hosting) read() (*scope.Scope, error) {
+	for _, flag := range [][2]string{{"--engagement", h.engagement}, {"--run-id", h.runID}, {"--dir", h.dir}, {"--scope", h.scopeFile}} {
+		if flag[1] == "" {
+			return nil, fmt.Errorf("%s is needed; see chaperone host -h", flag[0])
+		}
+	}
+	for _, flag := range [][2]string{{"--engagement", h.engagement}, {"--run-id", h.runID}} {
+		if !ownedv1.ValidID(flag[1]) {
+			return nil, fmt.Errorf("%s must match ^[A-Za-z0-9_-]{1,128}$", flag[0])
+		}
+	}
+	if h.transport != ownedv1.TransportUnix && h.transport != ownedv1.TransportDirect {
+		return nil, fmt.Errorf("--transport is unix or loopback, not %q", h.transport)
+	}
+	path, err := filepath.Abs(h.scopeFile)
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("can't read the scope file: %w", err)
+	}
+	s, err := scope.Parse(h.scopeFile, data)
+	if err != nil {
+		return nil, err
+	}
+	if s.Engagement() != h.engagement {
+		return nil, fmt.Errorf("%s is for engagement %q, and --engagement is %q: they must be equal", h.scopeFile, s.Engagement(), h.engagement)
+	}
+	return s, nil
+}
+
+// listen binds the run's socket, before the browser starts, so that its name is
+// taken when it is ready.
+func (h *hosting) listen() (err error) {
+	if h.build, err = host.Commit(); err != nil {
+		return err
+	}
+	if h.transport == ownedv1.TransportUnix {
+		h.endpoint = ownedv1.UnixEndpoint
+		h.listener, err = runsock.ListenUnix(h.folder.Dir(), host.SocketName)
+		h.authority = runsock.UnixAuthority
+		return err
+	}
+	h.listener, h.authority, err = runsock.ListenLoopback()
+	h.endpoint = "http://" + h.authority
+	return err
+}
+
+// open opens the home's database; host.Start calls it while the box starts.
+func (h *hosting) open(ctx context.Context) (_ *run.Book, err error) {
+	if h.ledger, err = h.app.openLedger(ctx); err != nil {
+		return nil, err
+	}
+	return h.ledger.book()
+}
+
+func (h *hosting) closeLedger() error {
+	if h.ledger == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ending)
+	defer cancel()
+	return h.ledger.close(ctx)
+}
+
+// serve publishes the registration and answers until the run or ctx ends.
+func (h *hosting) serve(ctx context.Context, run *host.Host, engine string) error {
+	server := runsock.New(run, h.authority, h.build)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(h.listener) }()
+	err := h.folder.Publish(run.Descriptor(h.endpoint, h.transport, h.build))
+	if err == nil {
+		err = json.NewEncoder(h.app.stdout).Encode(map[string]any{"ready": true, "engine": filepath.Base(engine)})
+	}
+	if err == nil {
+		select {
+		case <-ctx.Done():
+		case <-run.Done():
+			err = run.Err()
+		case err = <-served:
+			served <- nil
+		}
+	}
+	// Revoked first, so that nobody begins what is about to end.
+	closing, cancel := context.WithTimeout(context.Background(), ending)
+	defer cancel()
+	return errors.Join(err, h.folder.Revoke(), run.Close(closing, refusal.Ended), server.Close(), <-served)
+}

@@ -1,0 +1,91 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"chaperone/internal/owned/browser"
+	"chaperone/internal/owned/jail"
+	"chaperone/internal/owned/proxy"
+	"chaperone/internal/owned/scope"
+	"chaperone/internal/refusal"
+)
+
+// machine is a box, the proxy that serves its only listener, and the browser
+// that is driven through its pipe. One without the others is nothing.
+type machine struct {
+	box     *jail.Box
+	proxy   *proxy.Proxy
+	browser *browser.Browser
+	served  sync.WaitGroup // the proxy's Serve
+
+	closing sync.Once
+	err     error
+}
+
+// assemble starts the three. After an error nothing of them is left.
+func assemble(ctx context.Context, c Config, record func(scope.Record)) (*machine, error) {
+	p, err := proxy.New(proxy.Config{Scope: c.Scope, Resolve: c.Resolve, Own: c.Own, Record: record, RootCAs: c.RootCAs})
+	if err != nil {
+		return nil, fmt.Errorf("the egress proxy: %w", err)
+	}
+	m := &machine{proxy: p}
+	m.box, err = jail.Start(ctx, jail.Config{Engine: c.Engine, Args: browser.Flags(jail.ProxyAddr, p.SPKI()), Limits: c.Limits})
+	if err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	listener := m.box.Listener()
+	m.served.Go(func() {
+		// Serve ends with close alone; if it ever ended by itself the box has no way
+		// out left, which is the safe side.
+		_ = p.Serve(listener)
+	})
+	folders, err := openFolders(c.FilesDir, c.DownloadsDir)
+	if err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	m.browser, err = browser.Open(ctx, folders.into(browser.Config{
+		Conn: m.box.Pipe(), Scope: c.Scope, Record: record,
+		Timeout: c.Timeout, Dialogs: c.Dialogs, MaxResult: c.MaxResult,
+	}, m.box))
+	if err != nil {
+		err = fmt.Errorf("the browser didn't come up: %w", err)
+		if words := m.box.LastWords(); words != "" {
+			err = fmt.Errorf("%w; its last words: %s", err, words)
+		}
+		return nil, errors.Join(err, m.close())
+	}
+	return m, nil
+}
+
+// done is closed when the browser, or the box around it, has ended by itself.
+func (m *machine) done() <-chan struct{} { return m.browser.Done() }
+
+// why says why the machine ended by itself. The box knows better than the
+// browser, which only sees its pipe close.
+func (m *machine) why() error {
+	err := m.box.Close()
+	if err := m.box.Err(); err != nil && refusal.Of(err) != refusal.Ended {
+		return err
+	}
+	return errors.Join(fmt.Errorf("the browser ended: %w", refusal.EngineExited), err)
+}
+
+// close kills the box with all that is in it, and waits. It may be called often.
+func (m *machine) close() error {
+	m.closing.Do(func() {
+		var errs []error
+		if m.box != nil {
+			errs = append(errs, m.box.Close())
+		}
+		if m.browser != nil {
+			errs = append(errs, m.browser.Close())
+		}
+		errs = append(errs, m.proxy.Close())
+		m.served.Wait()
+		m.err = errors.Join(errs...)
+	})
+	return m.err
+}
