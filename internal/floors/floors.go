@@ -14,7 +14,7 @@ package floors
 var floors = []struct{ name, packages string }{
 	{"wire contract", "spec docs web internal/canon internal/refusal internal/ref internal/identity internal/schema internal/owned/ownedv1 internal/owned/scope"},
 	{"durable authority", "internal/store internal/audit internal/owned/run"},
-	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client"},
+	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client internal/owned/corpus"},
 	{"surface", "internal/surface/runsock internal/surface/mcp"},
 	{"composition", "cmd/chaperone"},
 	{"test kit", "internal/storetest internal/sitetest internal/floors"},
@@ -30,6 +30,7 @@ var siblings = map[string]string{
 	"internal/owned/scope":   "internal/refusal internal/canon internal/owned/ownedv1",
 	"internal/audit":         "internal/store",
 	"internal/owned/run":     "internal/store internal/audit",
+	"internal/owned/corpus":  "internal/owned/jail internal/owned/proxy internal/owned/browser",
 	"internal/owned/host":    "internal/owned/jail internal/owned/proxy internal/owned/browser",
 }
 

@@ -1,0 +1,373 @@
+package corpus
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"fmt"
+	"html"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// The addresses of the corpus' own internet. They look public, since a scope
+// treats special ranges apart, and exist only in a namespace of the corpus.
+var (
+	siteAddr    = netip.MustParseAddr("20.0.0.10")
+	elsewhere   = netip.MustParseAddr("20.0.0.66")
+	nameServer  = netip.MustParseAddr("20.0.0.53")
+	privateAddr = netip.MustParseAddr("10.9.9.9")
+	metadata    = netip.MustParseAddr("169.254.169.254")
+)
+
+// siteHosts are the names that the scope under test allows.
+var siteHosts = []string{"in.test", "special.in.test", "meta.in.test", "mixed.in.test", "rebind.in.test"}
+
+// sighting is one thing seen outside the box that the scope doesn't allow.
+type sighting struct {
+	Vector string // "" where nothing tells which vector it was
+	How    string // "http GET fetch.out.test:443", "udp 20.1.0.9:3478", …
+}
+
+// sinks is the corpus' internet: every address answers, on the ports listened
+// on, and whatever arrives outside the scope is written down.
+type sinks struct {
+	servers []io.Closer
+	certDER []byte
+	roots   *x509.CertPool
+	spki    string
+	sniffer *sniffer
+	wait    sync.WaitGroup
+
+	mu      sync.Mutex
+	seen    []sighting
+	pages   map[string]Vector       // what /v/<name> serves
+	byAddr  map[netip.Addr]string   // the vectors' own addresses
+	lookups int                     // of rebind.in.test
+	own     map[netip.AddrPort]bool // the corpus' own listeners, which only its raw vectors dial
+}
+
+// listenPorts are the TCP ports that the sinks answer on, and whether by TLS.
+var listenPorts = map[int]bool{80: false, 443: true, 8443: true, 8080: false, 7080: false, 3128: false}
+
+// openSinks starts every sink, and the sniffer. The caller is in a world made by
+// [Enter].
+func openSinks(vectors []Vector) (*sinks, error) {
+	s := &sinks{pages: map[string]Vector{}, byAddr: map[netip.Addr]string{}, own: map[netip.AddrPort]bool{}}
+	for _, v := range vectors {
+		s.pages[v.Name] = v
+		s.byAddr[v.addr()] = v.Name
+	}
+	cert, err := s.certificate()
+	if err != nil {
+		return nil, err
+	}
+	for port, secure := range listenPorts {
+		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+		server := &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+		s.servers = append(s.servers, server)
+		if secure {
+			server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}}
+		}
+		s.wait.Go(func() {
+			if secure {
+				_ = server.ServeTLS(l, "", "") // ends when Close does
+				return
+			}
+			_ = server.Serve(l)
+		})
+	}
+	dns, err := net.ListenPacket("udp", ":53")
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	s.servers = append(s.servers, dns)
+	s.wait.Go(func() { s.answerNames(dns) })
+	if s.sniffer, err = openSniffer(s.packet); err != nil {
+		s.Close()
+		return nil, err
+	}
+	s.servers = append(s.servers, s.sniffer)
+	s.wait.Go(s.sniffer.run)
+	return s, nil
+}
+
+// Close ends every sink and waits for them.
+func (s *sinks) Close() error {
+	for _, c := range s.servers {
+		_ = c.Close()
+	}
+	s.wait.Wait()
+	return nil
+}
+
+// certificate makes the one certificate that all sinks present.
+func (s *sinks) certificate() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "containment corpus"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		DNSNames: []string{"in.test", "*.in.test", "*.out.test"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	s.certDER = der
+	s.roots = x509.NewCertPool()
+	s.roots.AddCert(parsed)
+	sum := sha256.Sum256(parsed.RawSubjectPublicKeyInfo)
+	s.spki = base64.StdEncoding.EncodeToString(sum[:])
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}
+
+var hitName = regexp.MustCompile(`/hit/([a-z0-9-]+)`)
+
+// serve answers everything that reaches any sink.
+func (s *sinks) serve(w http.ResponseWriter, r *http.Request) {
+	if how, outside := outsideScope(r); outside {
+		name := ""
+		if m := hitName.FindStringSubmatch(strings.ReplaceAll(strings.ToLower(r.RequestURI), "%2f", "/")); m != nil {
+			name = m[1]
+		}
+		s.note(sighting{name, how})
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	w.Header().Set("Access-Control-Allow-Headers", "*")
+	w.Header().Set("Access-Control-Allow-Methods", "*")
+	query := r.URL.Query()
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/v/"):
+		s.page(w, strings.TrimPrefix(r.URL.Path, "/v/"))
+	case r.URL.Path == "/echo":
+		w.Header().Set("Content-Type", query.Get("type"))
+		w.Header().Set("Service-Worker-Allowed", "/")
+		_, _ = io.WriteString(w, query.Get("body"))
+	case r.URL.Path == "/redir":
+		status, err := strconv.Atoi(query.Get("status"))
+		if err != nil {
+			status = http.StatusFound
+		}
+		w.Header().Set("Location", query.Get("to"))
+		w.WriteHeader(status)
+	default:
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, "<!doctype html><title>sink</title>")
+	}
+}
+
+// outsideScope tells whether a request that arrived is one that the scope under
+// test doesn't allow, and says how it came.
+func outsideScope(r *http.Request) (string, bool) {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	at, err := netip.ParseAddrPort(local.String())
+	if err != nil {
+		return "http on " + local.String(), true
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	in := at.Addr().Unmap() == siteAddr && (at.Port() == 80 || at.Port() == 443) &&
+		slices.Contains(siteHosts, strings.ToLower(host)) &&
+		(r.TLS == nil || r.TLS.ServerName == "" || slices.Contains(siteHosts, r.TLS.ServerName)) &&
+		slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost}, r.Method) &&
+		!strings.Contains(strings.ToLower(r.RequestURI), "closed") &&
+		r.Header.Get("X-HTTP-Method-Override") == ""
+	return fmt.Sprintf("http %s %s at %s", r.Method, host, at), !in
+}
+
+// page serves the in-scope page of one vector.
+func (s *sinks) page(w http.ResponseWriter, name string) {
+	s.mu.Lock()
+	v, ok := s.pages[name]
+	s.mu.Unlock()
+	if !ok {
+		http.Error(w, "no such vector", http.StatusNotFound)
+		return
+	}
+	for k, value := range v.Header {
+		w.Header().Set(k, v.fill(value))
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	fmt.Fprintf(w, "<!doctype html><title>%s</title>%s<body>", html.EscapeString(name), v.fill(v.Head))
+	if v.Script != "" {
+		fmt.Fprintf(w, "<script>%s\n(async () => { try { %s } catch {} })()</script>", v.fill(prelude), v.Script)
+	}
+}
+
+// prelude is what the scripts of the vectors see.
+const prelude = `const NAME = "{{NAME}}", OUT = "{{OUT}}", HTTP = "{{HTTP}}", WSS = "{{WSS}}", WS = "{{WS}}", HIT = "{{HIT}}", ADDR = "{{ADDR}}";
+const echo = (type, body) => location.origin + "/echo?type=" + encodeURIComponent(type) + "&body=" + encodeURIComponent(body);
+const redir = (to, status) => location.origin + "/redir?status=" + status + "&to=" + encodeURIComponent(to);`
+
+// note writes a sighting down.
+func (s *sinks) note(x sighting) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.seen) < 100_000 {
+		s.seen = append(s.seen, x)
+	}
+}
+
+// take returns what was seen since the last call.
+func (s *sinks) take() []sighting {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.seen
+	s.seen = nil
+	return out
+}
+
+// has tells whether the vector was seen since the last take, and how.
+func (s *sinks) has(name string) (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.seen {
+		if x.Vector == name {
+			return x.How, true
+		}
+	}
+	return "", false
+}
+
+// packet judges one packet that the sniffer saw begin a conversation: a TCP SYN
+// or a datagram. Only TCP to the site's two ports is in scope.
+func (s *sinks) packet(protocol string, to netip.AddrPort) {
+	addr := to.Addr().Unmap()
+	if protocol == "tcp" && addr == siteAddr && (to.Port() == 80 || to.Port() == 443) {
+		return
+	}
+	s.mu.Lock()
+	name, own := s.byAddr[addr], s.own[netip.AddrPortFrom(addr, to.Port())]
+	s.mu.Unlock()
+	if own {
+		return
+	}
+	s.note(sighting{name, fmt.Sprintf("%s %s", protocol, netip.AddrPortFrom(addr, to.Port()))})
+}
+
+// ours leaves a listener of the corpus itself out of what the sniffer reports.
+func (s *sinks) ours(a net.Addr) {
+	if at, err := netip.ParseAddrPort(a.String()); err == nil {
+		s.mu.Lock()
+		s.own[at] = true
+		s.mu.Unlock()
+	}
+}
+
+// resolve is the corpus' name service, the same for proxy, relay and DNS.
+func (s *sinks) resolve(host string) []netip.Addr {
+	switch {
+	case host == "special.in.test":
+		return []netip.Addr{privateAddr}
+	case host == "meta.in.test":
+		return []netip.Addr{metadata}
+	case host == "mixed.in.test":
+		return []netip.Addr{siteAddr, privateAddr}
+	case host == "rebind.in.test":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.lookups++
+		if s.lookups%2 == 1 {
+			return []netip.Addr{siteAddr}
+		}
+		return []netip.Addr{privateAddr}
+	case host == "in.test":
+		return []netip.Addr{siteAddr}
+	case strings.HasSuffix(host, ".out.test"):
+		return []netip.Addr{elsewhere}
+	case host == "localhost":
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+	}
+	return nil
+}
+
+// answerNames is the DNS server that the engine without a box would use. Every
+// question is a sighting: in the box there is nobody who could ask one.
+func (s *sinks) answerNames(conn net.PacketConn) {
+	buf := make([]byte, 1500)
+	for {
+		n, from, err := conn.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		var m dnsmessage.Message
+		if m.Unpack(buf[:n]) != nil || len(m.Questions) == 0 {
+			s.note(sighting{"", "dns, unreadable"})
+			continue
+		}
+		q := m.Questions[0]
+		host := strings.TrimSuffix(strings.ToLower(q.Name.String()), ".")
+		s.note(sighting{strings.TrimSuffix(host, ".out.test"), "dns " + host})
+		m.Response, m.Authoritative = true, true
+		for _, a := range s.resolve(host) {
+			if q.Type == dnsmessage.TypeA && a.Is4() {
+				m.Answers = append(m.Answers, dnsmessage.Resource{
+					Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1},
+					Body:   &dnsmessage.AResource{A: a.As4()},
+				})
+			}
+		}
+		if out, err := m.Pack(); err == nil {
+			_, _ = conn.WriteTo(out, from)
+		}
+	}
+}
+
+// addr is an address that only this vector uses: 20.1.x.y.
+func (v Vector) addr() netip.Addr {
+	return netip.AddrFrom4([4]byte{20, 1, byte(v.index / 250), byte(v.index%250 + 1)})
+}
+
+// hit is the path that names the vector; on the in-scope host of the path corpus
+// it lies under /closed.
+func (v Vector) hit() string {
+	if v.Group == "path" {
+		return "/closed/hit/" + v.Name
+	}
+	return "/hit/" + v.Name
+}
+
+// fill puts the vector's own names into a text.
+func (v Vector) fill(s string) string {
+	if !strings.Contains(s, "{{") {
+		return s
+	}
+	host := v.Name + ".out.test"
+	return strings.NewReplacer(
+		"{{NAME}}", v.Name, "{{OUT}}", "https://"+host, "{{HTTP}}", "http://"+host, "{{WSS}}", "wss://"+host,
+		"{{WS}}", "ws://"+host, "{{HIT}}", v.hit(), "{{ADDR}}", v.addr().String(),
+	).Replace(s)
+}

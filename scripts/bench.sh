@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Our figures beside the rivals', on this machine, in one run.
+#   scripts/bench.sh [OUT]     OUT: a folder for the raw figures (default out/bench)
+# RUNS (3), ONLY (server names) and PARTS (speed,memory,endings,cancel) narrow it.
+# The machine should be idle: ratios are taken within a run, but they still are
+# measurements.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/need.sh bench
+make --no-print-directory build
+out=$(realpath -m "${1:-out/bench}")
+mkdir -p "$out"
+cache=$(realpath -m .cache/peers)
+mkdir -p "$cache"
+
+echo "== ground and proxy, against other libraries and a plain relay"
+(cd bench && go test -run '^$' -bench . -benchtime 1s ./...) | tee "$out/libraries.txt"
+echo "== audit and store"
+go test -run '^$' -bench . -benchtime 1s ./internal/audit ./internal/store | tee "$out/audit.txt"
+
+echo "== the rivals"
+if [[ ! -d $cache/node/node_modules/agent-browser ]]; then
+  mkdir -p "$cache/node"
+  (cd "$cache/node" && npm init -y >/dev/null &&
+    npm i --ignore-scripts --no-audit --no-fund @playwright/mcp@0.0.83 chrome-devtools-mcp@1.11.0 agent-browser@0.41.2 >/dev/null)
+  chmod +x "$cache"/node/node_modules/agent-browser/bin/agent-browser-linux-x64
+fi
+(cd bench/peers && go build -o "$cache/peerbench" .)
+cp bench/peers/servers.json "$cache/"
+export PATH="$PWD/bin:$PATH"
+cd "$cache"
+work=$(mktemp -d /tmp/pb.XXXX)
+trap 'rm -rf "$work"' EXIT
+echo "-- floor: desktop Chromium, what a user would otherwise run"
+./peerbench -runs "${RUNS:-3}" -only "${ONLY:-}" -parts "${PARTS:-speed,memory,endings,cancel}" -hang 0 -work "$work" -out "$out/desktop.json" | tee "$out/desktop.md"
+echo "-- floor: headless-shell, our own engine bare"
+./peerbench -runs "${RUNS:-3}" -only ours -parts speed,memory -floor /usr/lib/chromium/chromium-headless-shell -work "$work" -out "$out/engine.json" | tee "$out/engine.md"
