@@ -11,15 +11,37 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"chaperone/internal/owned/jail"
 )
 
 func main() {
+	// Before anything else: a box starts this very binary again for its own roles,
+	// which never get beyond this line.
+	jail.Init()
+	forgetSwitches()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	code := a.run(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
+}
+
+// forgetSwitches starts over without MCPGODEBUG. The MCP SDK reads it before
+// main begins, and it changes how the protocol is spoken and what is checked.
+func forgetSwitches() {
+	const name = "MCPGODEBUG"
+	if os.Getenv(name) == "" {
+		return
+	}
+	err := os.Unsetenv(name)
+	if err == nil {
+		err = syscall.Exec("/proc/self/exe", os.Args, os.Environ())
+	}
+	fmt.Fprintf(os.Stderr, "chaperone: can't start without %s: %v\n", name, err)
+	os.Exit(exitFailed)
 }

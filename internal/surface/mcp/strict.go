@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -93,7 +94,7 @@ func read(line []byte) (envelope, *fault) {
 			}
 		}
 	}
-	if _, err := dec.ReadToken(); err == nil {
+	if _, err := dec.ReadToken(); err != io.EOF {
 		return e, invalid("more than one value on a line")
 	}
 	if !version {

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"chaperone/internal/audit"
+	"chaperone/internal/owned/run"
+	"chaperone/internal/store"
+)
+
+// localTenant owns what commands record; serve's default tenant is the same.
+const localTenant = "local"
+
+// ledger is the database and the audit log that a command writes in.
+type ledger struct {
+	db  *store.DB
+	log *audit.Log
+}
+
+// openLedger opens --database, or the home's own, and creates a fresh one. Only
+// serve migrates; see store.Options.
+func (a *app) openLedger(ctx context.Context) (*ledger, error) {
+	home, err := a.homeDir()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return nil, err
+	}
+	url := a.database
+	if url == "" {
+		url = filepath.Join(home, "chaperone.db")
+	}
+	db, err := store.Open(ctx, url, store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	log, err := audit.Open(db, audit.Options{
+		Tenant: localTenant, CheckpointDir: filepath.Join(home, "checkpoints"), KeyFile: filepath.Join(home, "audit.key"),
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	log.Start(context.WithoutCancel(ctx)) // until close, also while the command is told to end
+	return &ledger{db, log}, nil
+}
+
+// book is where the ledger's runs stand.
+func (l *ledger) book() (*run.Book, error) { return run.NewBook(l.db, l.log, localTenant) }
+
+// close integrates what is left and closes both.
+func (l *ledger) close(ctx context.Context) error {
+	return errors.Join(l.log.Close(ctx), l.db.Close())
+}
