@@ -1,0 +1,136 @@
+package browser
+
+import (
+	"context"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+
+	"chaperone/internal/owned/scope"
+)
+
+// navigation is one that a frame has asked for or begun and not yet ended.
+//
+//	asked    the renderer wants it; no loader yet
+//	begun    the engine has started it; loader is set
+//	ended    it committed, stayed within the document, or came to nothing
+//	         (a download, a 204, a denial): the frame's nav is nil again
+type navigation struct {
+	loader cdp.LoaderID
+	same   bool // within the document
+}
+
+// denial is a navigation of a main frame that the scope denied.
+type denial struct {
+	at       time.Time
+	loader   cdp.LoaderID
+	decision scope.Decision
+}
+
+func navigationAsked(s *session, e page.EventFrameRequestedNavigation) {
+	if e.Disposition != page.ClientNavigationDispositionCurrentTab {
+		return // a new tab attaches by itself; a download tells of itself
+	}
+	if f := s.frame(e.FrameID); f != nil && f.nav == nil {
+		f.nav = &navigation{}
+		s.b.wake()
+	}
+}
+
+func navigationBegun(s *session, e page.EventFrameStartedNavigating) {
+	f := s.frame(e.FrameID)
+	if f == nil {
+		return
+	}
+	f.nav = &navigation{
+		loader: e.LoaderID,
+		same: e.NavigationType == page.FrameStartedNavigatingNavigationTypeSameDocument ||
+			e.NavigationType == page.FrameStartedNavigatingNavigationTypeHistorySameDocument,
+	}
+	s.b.wake()
+}
+
+// navigationEnded takes the end of loading, which is all that is heard of a
+// navigation that came to nothing.
+func navigationEnded(s *session, e page.EventFrameStoppedLoading) {
+	if f := s.frame(e.FrameID); f != nil {
+		f.nav = nil
+		s.b.wake()
+	}
+}
+
+// settled ends the navigation that has just committed.
+func (f *frame) settled(loader cdp.LoaderID) {
+	if f.nav != nil && (f.nav.loader == "" || f.nav.loader == loader) {
+		f.nav = nil
+	}
+}
+
+// navigationWatch tells what became of the navigations that an action started.
+type navigationWatch struct {
+	t     *tab
+	since time.Time
+}
+
+// beginNavigationWatch is called right before an action's input is sent.
+func (t *tab) beginNavigationWatch() *navigationWatch {
+	return &navigationWatch{t, time.Now()}
+}
+
+// settle waits until every navigation that the input started has committed or
+// come to nothing. A denied one of the main frame, or a denied redirect of it, is
+// the error BROWSER_SCOPE_DENIED. Call it once the input was acknowledged.
+func (w *navigationWatch) settle(ctx context.Context) error {
+	// The renderer tells of a wish to navigate in the same channel as it answers
+	// calls, so after this round trip every wish of the input's handlers, and the
+	// task that submits a form, is known.
+	w.t.barrier(ctx)
+	err := w.t.b.until(ctx, func() bool {
+		for _, f := range w.t.frames {
+			if f.nav != nil {
+				return false
+			}
+		}
+		return true
+	})
+	if d, ok := w.t.deniedSince(w.since); ok {
+		return denied(d)
+	}
+	return err
+}
+
+// deniedSince answers the first denied main-frame navigation after at.
+func (t *tab) deniedSince(at time.Time) (scope.Decision, bool) {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	for _, d := range t.denials {
+		if !d.at.Before(at) {
+			return d.decision, true
+		}
+	}
+	return scope.Decision{}, false
+}
+
+// barrier makes one round trip through the renderer's task queue. A document that
+// goes away meanwhile is no error: its navigation is what is waited for.
+func (t *tab) barrier(ctx context.Context) {
+	t.b.mu.Lock()
+	f := t.main()
+	t.b.mu.Unlock()
+	if f != nil {
+		_, _ = t.callIn(ctx, f, `() => new Promise(done => setTimeout(done, 0))`)
+	}
+}
+
+// deniedDuring answers the denial of one navigation, told by its loader.
+func (t *tab) deniedDuring(loader cdp.LoaderID) (scope.Decision, bool) {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	for _, d := range t.denials {
+		if loader != "" && d.loader == loader {
+			return d.decision, true
+		}
+	}
+	return scope.Decision{}, false
+}
