@@ -1,0 +1,363 @@
+package browser
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/dom"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/go-json-experiment/json"
+	"golang.org/x/net/publicsuffix"
+
+	"chaperone/internal/refusal"
+)
+
+// verdict is what the in-page script says of an element: which of the outcomes
+// it reached, or in Why what was missing.
+type verdict struct {
+	Why         string   `json:"why"`   // "" means that nothing is
+	Final       bool     `json:"final"` // waiting longer won't help
+	Blind       bool     `json:"blind"` // there are frames that this world can't look into
+	By          string   `json:"by"`    // what covers it: tag#id.class, no text
+	X           *float64 `json:"x"`     // where the mouse reaches it, in its world's viewport
+	Y           *float64 `json:"y"`
+	Option      bool     `json:"option"` // it is an option of a closed select
+	Insert      bool     `json:"insert"` // the field is focused and its content selected
+	Line        bool     `json:"line"`   // the field has one line
+	Done        bool     `json:"done"`   // a value was set and read back
+	OK          bool     `json:"ok"`     // the field holds the text
+	Reformatted bool     `json:"reformatted"`
+	Limit       int      `json:"limit"` // a field's maxlength
+	Type        string   `json:"type"`  // an input's type
+}
+
+// ask calls a function of the in-page script in a frame's isolated world and
+// decodes its answer.
+func ask[T any](ctx context.Context, t *tab, f *frame, fn string, args ...any) (T, error) {
+	var answer T
+	raw, err := t.callIn(ctx, f, "(...a) => lib."+fn+"(...a)", args...)
+	if err != nil || raw == nil {
+		return answer, err
+	}
+	if err := json.Unmarshal(raw, &answer, lenientText); err != nil {
+		return answer, refusal.Malformed
+	}
+	return answer, nil
+}
+
+// left is how long ctx still lasts, in milliseconds, for a wait in the page. It
+// ends a little before ctx does, so that the page says what it waited for.
+func left(ctx context.Context) int64 {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return defaultTimeout.Milliseconds()
+	}
+	d := time.Until(deadline)
+	return max(0, (d - min(d/10, 25*time.Millisecond)).Milliseconds())
+}
+
+// seek asks a question about a selector in the world where it has its first
+// match: the main frame's, else one of another frame of the same site, else, for
+// a reference, of any frame. A document that goes away meanwhile is asked anew.
+// Where nothing matches it comes back with the last verdict at the deadline.
+func (t *tab) seek(ctx context.Context, selector, fn string, args func() []any) (*frame, verdict, error) {
+	for {
+		main, err := t.mainFrame()
+		if err != nil {
+			return nil, verdict{}, err
+		}
+		f, v := main, verdict{}
+		if island := t.sighted(ctx, main, selector); island != nil {
+			f = island
+		}
+		v, err = ask[verdict](ctx, t, f, fn, args()...)
+		if ctx.Err() != nil {
+			t.hush(f)
+		}
+		switch {
+		case errors.Is(err, errDestroyed):
+			if err := t.reborn(ctx); err != nil {
+				return nil, v, err
+			}
+			continue
+		case err != nil:
+			return nil, v, err
+		case v.Why == "absent" && v.Blind && !v.Final && left(ctx) > 0:
+			continue // it may stand in a frame that the script can't look into
+		}
+		return f, v, nil
+	}
+}
+
+// sighted answers the island that holds a selector, nil where the main frame's
+// own documents hold it or nothing does.
+func (t *tab) sighted(ctx context.Context, main *frame, selector string) *frame {
+	t.b.mu.Lock()
+	alone := len(t.frames) <= 1
+	t.b.mu.Unlock()
+	if alone {
+		return nil
+	}
+	v, err := ask[verdict](ctx, t, main, "has", selector)
+	ref := strings.HasPrefix(selector, "ref=")
+	if err != nil || v.Why == "" || !(v.Blind || ref) {
+		return nil
+	}
+	for _, i := range t.islands(ctx) {
+		if !ref && !i.sameSite {
+			continue
+		}
+		if v, err := ask[verdict](ctx, t, i.frame, "has", selector); err == nil && v.Why == "" {
+			return i.frame
+		}
+	}
+	return nil
+}
+
+// isle is a frame whose parent can't look into it.
+type isle struct {
+	*frame
+	origin   string
+	sameSite bool // as the tab's main frame
+}
+
+// islands lists a tab's islands, in the order of the tree. A frame that goes away
+// meanwhile is left out.
+func (t *tab) islands(ctx context.Context) []isle {
+	var list []isle
+	top := t.mainURL()
+	for _, f := range t.tree() {
+		if f.parent == "" {
+			continue
+		}
+		said, err := ask[struct {
+			Apart  bool
+			Origin string
+		}](ctx, t, f, "island")
+		if err == nil && said.Apart {
+			list = append(list, isle{f, said.Origin, sameSite(top, said.Origin)})
+		}
+	}
+	return list
+}
+
+// tree lists a tab's frames, each behind its parent.
+func (t *tab) tree() []*frame {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	var list []*frame
+	var add func(parent cdp.FrameID)
+	add = func(parent cdp.FrameID) {
+		for _, f := range t.frames {
+			if f.parent == parent && len(list) < maxFrames {
+				list = append(list, f)
+				add(f.id)
+			}
+		}
+	}
+	add("")
+	return list
+}
+
+// process answers the session of the process that renders a frame.
+func (f *frame) process() *session {
+	f.tab.b.mu.Lock()
+	defer f.tab.b.mu.Unlock()
+	if f.s == nil {
+		return f.tab.s
+	}
+	return f.s
+}
+
+func (t *tab) mainURL() string {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	if f := t.main(); f != nil {
+		return f.url
+	}
+	return ""
+}
+
+// mainFrame answers the main frame, or why there is none.
+func (t *tab) mainFrame() (*frame, error) {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	if f := t.main(); f != nil {
+		return f, nil
+	}
+	return nil, failed(refusal.TabGone, "the tab is gone")
+}
+
+// sameSite compares the sites of two http URLs: scheme and registrable domain,
+// the whole host of an address or a single label.
+func sameSite(a, b string) bool {
+	site := func(raw string) string {
+		u, err := url.Parse(raw)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+			return ""
+		}
+		host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+		if domain, err := publicsuffix.EffectiveTLDPlusOne(host); err == nil && strings.Trim(host, "0123456789.") != "" {
+			host = domain
+		}
+		return u.Scheme + "://" + host
+	}
+	return site(a) != "" && site(a) == site(b)
+}
+
+// reborn waits until a main document that went away has a successor to ask.
+func (t *tab) reborn(ctx context.Context) error {
+	main, err := t.mainFrame()
+	if err != nil {
+		return err
+	}
+	for {
+		_, err := t.callIn(ctx, main, "() => 0")
+		if !errors.Is(err, errDestroyed) {
+			return err
+		}
+		// The old context is gone and the new one not announced: wait for an event.
+		t.b.mu.Lock()
+		changed := t.b.changed
+		t.b.mu.Unlock()
+		select {
+		case <-changed:
+		case <-time.After(20 * time.Millisecond): // an event may have come before we looked
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// hushTime bounds how long a wait in the page is asked to end. A page that is
+// busy longer takes the request up when its script has been ended.
+const hushTime = 50 * time.Millisecond
+
+// hush ends a wait that was given up, so that it does nothing to the page later.
+func (t *tab) hush(f *frame) {
+	ctx, cancel := context.WithTimeout(t.life, hushTime)
+	defer cancel()
+	// Once more where a termination meant for the page's script hit ours.
+	for range 2 {
+		if _, err := t.callIn(ctx, f, "() => lib.stop()"); err == nil || errors.Is(err, errDestroyed) {
+			return
+		}
+	}
+}
+
+// lifted maps a point of an island to the tab's viewport, hit-testing each frame
+// on the way. A frame that isn't an island maps in its own world already.
+func (t *tab) lifted(ctx context.Context, f *frame, v verdict) (verdict, error) {
+	for v.X != nil && f.parent != "" {
+		up, owner, err := t.owner(ctx, f)
+		if err != nil {
+			return v, err
+		}
+		if v, err = ask[verdict](ctx, t, up, "through", owner, *v.X, *v.Y); err != nil {
+			return v, err
+		}
+		f = up
+	}
+	return v, nil
+}
+
+// owner answers the element that shows an island, in the world that can see it:
+// the parent's, or, where the parent is no island itself, that of its own root.
+func (t *tab) owner(ctx context.Context, f *frame) (*frame, *handle, error) {
+	t.b.mu.Lock()
+	up := t.frames[f.parent]
+	t.b.mu.Unlock()
+	if up == nil {
+		return nil, nil, errDestroyed
+	}
+	s, world, err := t.world(ctx, up)
+	if err != nil {
+		return nil, nil, err
+	}
+	t.b.mu.Lock()
+	var context int64
+	for id, unique := range s.contexts {
+		if unique == world {
+			context = id
+		}
+	}
+	t.b.mu.Unlock()
+	found, err := cdp.Call(ctx, s, dom.GetFrameOwner, dom.GetFrameOwnerParams{FrameID: f.id})
+	if err != nil {
+		return nil, nil, errDestroyed
+	}
+	in := runtime.ExecutionContextID(context)
+	node, err := cdp.Call(ctx, s, dom.ResolveNode, dom.ResolveNodeParams{
+		BackendNodeID: found.BackendNodeID, ExecutionContextID: in, ObjectGroup: worldName,
+	})
+	if err != nil || node.Object == nil {
+		return nil, nil, errDestroyed
+	}
+	return up, &handle{node.Object.ObjectID}, nil
+}
+
+// missing turns a verdict into the failure of an action that hasn't been sent.
+func missing(ctx context.Context, v verdict) error {
+	reason, detail := refusal.TimedOut, ""
+	switch v.Why {
+	case "absent":
+		reason, detail = refusal.NotFound, "nothing matches the selector"
+	case "stale":
+		reason, detail = refusal.Stale, "that reference's element is gone; take a new snapshot and use its references"
+	case "selector":
+		reason, detail = refusal.Failed, "the selector is neither CSS nor a reference such as ref=e12"
+	case "hidden":
+		detail = "the element is there and not visible"
+	case "disabled":
+		detail = "the element is disabled"
+	case "moving":
+		detail = "the element doesn't stand still"
+	case "outside":
+		detail = "the element can't be scrolled into view"
+	case "covered":
+		detail = "covered by " + v.By
+		if v.Final {
+			reason = refusal.Covered
+		}
+	case "readonly":
+		reason, detail = refusal.Failed, "the field is read-only"
+	case "focus":
+		reason, detail = refusal.Failed, "the element doesn't take the keyboard"
+	case "kind":
+		reason, detail = refusal.Failed, "the element isn't of a kind that this action works on"
+	case "file":
+		reason, detail = refusal.Failed, "a file input takes files: use upload"
+	case "single":
+		reason, detail = refusal.Failed, "the element takes exactly one"
+	case "option":
+		reason, detail = refusal.NotFound, "the select has no option of that value or label"
+	case "disabled_option":
+		reason, detail = refusal.Failed, "that option is disabled"
+	case "value":
+		reason, detail = refusal.Failed, "the field doesn't take that value"+valueHint(v.Type)
+	case "stopped":
+		detail = "the wait was ended"
+	default:
+		reason, detail = refusal.Failed, "the page has changed under the action"
+	}
+	f := failed(reason, "%s", detail)
+	if !v.Final && errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(context.Cause(ctx), errLimit) {
+		f.Code = refusal.BrowserTimeout // the deadline ended it, not its own timeout_ms
+	}
+	return f
+}
+
+// valueHint says how a control wants its value.
+func valueHint(kind string) string {
+	if form, ok := map[string]string{
+		"date": "2026-12-31", "time": "23:59", "datetime-local": "2026-12-31T23:59", "month": "2026-12", "week": "2026-W53",
+		"color": "#rrggbb", "range": "a number within its limits and steps",
+	}[kind]; ok {
+		return "; it wants the form " + form
+	}
+	return ""
+}
