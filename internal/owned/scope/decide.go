@@ -247,8 +247,8 @@ func nearer(a, b refusal.Code) bool {
 	return slices.Index(tunnelNearness, a) > slices.Index(tunnelNearness, b)
 }
 
-// undecided reports whether some rule for these schemes looks at path, method
-// or address, so that host and port don't settle the request.
+// undecided reports whether host and port leave a request for these schemes
+// open: no rule allows all of it, or a deny rule looks at its path or method.
 func (s *Scope) undecided(q question, open schemes) bool {
 	var settled schemes
 	for i := range s.allow {
@@ -257,9 +257,6 @@ func (s *Scope) undecided(q question, open schemes) bool {
 		one.schemes = open
 		if r.admits(one) != refusal.Allowed {
 			continue
-		}
-		if r.conditional() && r.resolves != nil {
-			return true // its address goes with its paths only
 		}
 		if !r.conditional() {
 			settled |= r.schemes & open
@@ -345,6 +342,13 @@ func (s *Scope) deniesAddress(q question, addr netip.Addr) *rule {
 		}
 	}
 	return nil
+}
+
+// LimitsMethods reports whether some rule looks at methods, so that headers
+// which override the method mustn't reach a server.
+func (s *Scope) LimitsMethods() bool {
+	limits := func(r rule) bool { return r.methods != nil }
+	return slices.ContainsFunc(s.allow, limits) || slices.ContainsFunc(s.deny, limits)
 }
 
 // NeedsCA reports whether some tunnel of this scope has to be opened, for which

@@ -140,7 +140,9 @@ func writeRules(b *strings.Builder, key string, rules []fileRule) {
 		for _, p := range r.ResolvesTo {
 			resolves = append(resolves, p.String())
 		}
-		writeList(b, "ports", r.Ports)
+		if r.Ports != nil {
+			fmt.Fprintf(b, "    ports: %s\n", flowPorts(r.Ports))
+		}
 		writeList(b, "schemes", r.Schemes)
 		writeList(b, "paths", r.Paths)
 		writeList(b, "methods", r.Methods)
@@ -160,6 +162,21 @@ func flow(list []string) string {
 		quoted[i] = quote(s)
 	}
 	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// flowPorts leaves single ports unquoted, as a person would.
+func flowPorts(list []string) string {
+	if list[0] == "*" {
+		return `"*"`
+	}
+	items := make([]string, len(list))
+	for i, s := range list {
+		items[i] = s
+		if strings.Contains(s, "-") {
+			items[i] = `"` + s + `"`
+		}
+	}
+	return "[" + strings.Join(items, ", ") + "]"
 }
 
 // quote writes a YAML scalar: plain where it can be taken for nothing else, in
