@@ -24,6 +24,7 @@ var namespaces = []string{"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"}
 func TestEveryProcessIsContained(t *testing.T) {
 	b := startChromium(t)
 	b.ask(t, `{"id":1,"method":"Target.createTarget","params":{"url":"about:blank"}}`)
+	waitRenderer(t, b)
 	renderers := 0
 	for _, pid := range tree(b.PID()) {
 		s := status(pid)
@@ -54,8 +55,11 @@ func TestEveryProcessIsContained(t *testing.T) {
 		}
 		if strings.Contains(what, "--type=renderer") {
 			renderers++
-			if s["Seccomp_filters"] < "2" {
-				t.Errorf("renderer has %s filters; Chromium's own is missing", s["Seccomp_filters"])
+			// Chromium adds its own filter once the renderer has warmed up.
+			for wait := time.Now(); status(pid)["Seccomp_filters"] < "2"; time.Sleep(10 * time.Millisecond) {
+				if time.Since(wait) > 30*time.Second {
+					t.Fatal("renderer has one filter; Chromium's own is missing")
+				}
 			}
 			if root, _ := os.Readlink(fmt.Sprintf("/proc/%d/root", pid)); root == "/" {
 				t.Error("renderer sees the box's root; Chromium's own sandbox is off")
@@ -68,6 +72,20 @@ func TestEveryProcessIsContained(t *testing.T) {
 	if renderers == 0 {
 		t.Error("no renderer to look at")
 	}
+}
+
+// waitRenderer waits until the page has its process.
+func waitRenderer(t *testing.T, b boxed) {
+	t.Helper()
+	for begin := time.Now(); time.Since(begin) < 30*time.Second; time.Sleep(5 * time.Millisecond) {
+		for _, pid := range tree(b.PID()) {
+			command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			if strings.Contains(string(command), "--type=renderer") {
+				return
+			}
+		}
+	}
+	t.Fatal("no renderer")
 }
 
 // brokers says whether pid is Chromium's zygote helper, which keeps a capability

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,7 +37,11 @@ const (
 	fdLifeline = 4 // SOCK_SEQPACKET: first the names, then "release" or its end
 )
 
-const releaseWord = "release"
+// Words on the lifeline: the guardian's one, and the parent's last.
+const (
+	readyWord   = "ready"
+	releaseWord = "release"
+)
 
 // Guard starts a guardian over dir, which stays the caller's. names are relative
 // to it, slash-separated, at most two deep; when this process is gone they are
@@ -72,11 +77,27 @@ func Guard(ctx context.Context, dir *os.File, names ...string) (*Guardian, error
 		return nil, errors.Join(fmt.Errorf("guardian: %w", err), lifeline.Close())
 	}
 	g := &Guardian{lifeline: lifeline, process: cmd.Process, done: make(chan struct{})}
+	if err := g.ready(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("guardian: %w", err), g.process.Kill(), cmd.Wait(), lifeline.Close())
+	}
 	go func() { // waited for by Release, through done
 		_ = cmd.Wait() // how it ended says nothing: that it ended is what counts
 		close(g.done)
 	}()
 	return g, nil
+}
+
+// ready waits until the guardian is on watch. Before that, what stops the parent's
+// whole session at once would stop it too.
+func (g *Guardian) ready(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { g.lifeline.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	buf := make([]byte, len(readyWord)+1)
+	n, err := g.lifeline.Read(buf)
+	if err == nil && string(buf[:n]) != readyWord {
+		err = errors.New("it ended while it started")
+	}
+	return errors.Join(err, ctx.Err())
 }
 
 // PID is the guardian's process.
@@ -118,6 +139,9 @@ func guard() int {
 		return 2
 	}
 	names := strings.Split(string(buf[:n]), "\x00")
+	if _, err := unix.Write(fdLifeline, []byte(readyWord)); err != nil && err != unix.EPIPE {
+		return 2 // EPIPE: the parent died just now, so the work is due
+	}
 	for {
 		n, err := unix.Read(fdLifeline, buf)
 		switch {
