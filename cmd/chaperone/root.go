@@ -23,7 +23,10 @@ func newRoot(a *app) *cobra.Command {
 	flags.BoolVar(&a.json, "json", false, "print machine-readable JSON on stdout")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit(exitUsage, err) })
 	root.AddCommand(
+		newBrowseCmd(a),
+		newMCPCmd(a),
 		newHostCmd(a),
+		newQualifyCmd(a),
 	)
 	usageErrors(root)
 	return root
