@@ -27,6 +27,7 @@ func newRoot(a *app) *cobra.Command {
 		newMCPCmd(a),
 		newHostCmd(a),
 		newQualifyCmd(a),
+		newDoctorCmd(a),
 	)
 	usageErrors(root)
 	return root

@@ -11,10 +11,13 @@ import (
 // installEngine is the command that installs the engine.
 const installEngine = "apt-get install -y chromium-headless-shell"
 
+// UsualEngine is where Debian's package chromium-headless-shell puts the browser.
+const UsualEngine = "/usr/lib/chromium/chromium-headless-shell"
+
 // engines are looked for in this order. Debian's /usr/bin/chromium is none: that
 // script adds flags of its own.
 var engines = []string{
-	"/usr/lib/chromium/chromium-headless-shell",
+	UsualEngine,
 	"/usr/lib/chromium-browser/chromium-headless-shell",
 	"/usr/lib64/chromium-browser/headless_shell",
 	"/opt/google/chrome/chrome",

@@ -106,7 +106,7 @@ func diagnose(err error) error {
 		m.Mend = "sysctl -w kernel.unprivileged_userns_clone=1"
 	case setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
 		m.What = "kernel.apparmor_restrict_unprivileged_userns is 1: only programs with an AppArmor profile get a user namespace"
-		m.Mend = AppArmorMend()
+		m.Mend = AppArmorMend
 	case exhausted() != "":
 		name := exhausted()
 		m.What = name + " is 0: no namespace of that kind can be made"
@@ -170,6 +170,4 @@ profile chaperone-engine %s flags=(unconfined) {
 }
 
 // AppArmorMend is the command that installs the profile.
-func AppArmorMend() string {
-	return "chaperone doctor --apparmor | sudo tee /etc/apparmor.d/chaperone >/dev/null && sudo apparmor_parser -r /etc/apparmor.d/chaperone"
-}
+const AppArmorMend = "chaperone doctor --apparmor | sudo tee /etc/apparmor.d/chaperone >/dev/null && sudo apparmor_parser -r /etc/apparmor.d/chaperone"
