@@ -5,7 +5,7 @@ set -eu
 
 chaperone=${1:?usage: examples/tour.sh path/to/chaperone [OUT]}
 here=$(cd "$(dirname "$0")" && pwd)
-out=${2:-tour-out}
+out=${2:-out/tour}
 work=$(mktemp -d)
 site=
 end() {
@@ -39,6 +39,7 @@ status=0
 	"type=#days=7 days" \
 	"type=#note=For the gutter. I bring it back on Sunday." \
 	"click=#borrow" \
+	"wait=#thanks" \
 	"js=document.querySelector('#thanks').textContent" \
 	"screenshot=2-loan.png" \
 	"goto=$office/" \

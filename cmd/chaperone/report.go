@@ -102,6 +102,9 @@ func person(o outcome) string {
 		below("saved", o.saved)
 	}
 	for _, x := range o.notes.Blocked {
+		if o.failure != nil && x.Rule == o.failure.Rule {
+			continue // that is the refusal itself
+		}
 		below("blocked", fmt.Sprintf("%s, %d× (%s)", x.Host, x.Count, x.Rule))
 	}
 	for _, d := range o.notes.Dialogs {
@@ -142,7 +145,10 @@ func saying(o outcome) (said, body string) {
 	case savedFile:
 		return fmt.Sprintf("%d bytes", r.Bytes), ""
 	case ownedv1.EvalResult:
-		return "value", string(r.Result)
+		if value := string(r.Result); len(value) <= 60 {
+			return value, ""
+		}
+		return fmt.Sprintf("%d bytes", len(r.Result)), string(r.Result)
 	case ownedv1.ConsoleResult:
 		return fmt.Sprintf("%d lines", r.Count), strings.Join(r.Lines, "\n")
 	case ownedv1.SourceResult:
@@ -155,8 +161,8 @@ func saying(o outcome) (said, body string) {
 		return "active " + r.Active, ""
 	case ownedv1.CloseResult:
 		return "closed", ""
-	case interface{ Text() string }:
-		return "", r.Text()
+	case browser.SnapshotResult:
+		return "", r.Text
 	}
 	return "done", ""
 }

@@ -157,7 +157,7 @@ func parseStepsFile(data []byte) ([]step, error) {
 		Params jsontext.Value `json:"params"`
 	}
 	if err := json.Unmarshal(data, &list, json.RejectUnknownMembers(true)); err != nil {
-		return nil, fmt.Errorf("not a list of {\"action\":…,\"params\":{…}}: %s", place(data, err))
+		return nil, fmt.Errorf("not a list of {\"action\":…,\"params\":{…}}: %s", whereIn(data, err))
 	}
 	if len(list) == 0 {
 		return nil, errors.New("there are no steps in it")
@@ -177,8 +177,8 @@ func parseStepsFile(data []byte) ([]step, error) {
 	return steps, nil
 }
 
-// place words where a file's JSON is wrong by line and column.
-func place(data []byte, err error) string {
+// whereIn words where a file's JSON is wrong by line and column.
+func whereIn(data []byte, err error) string {
 	offset := int64(-1)
 	var syntax *jsontext.SyntacticError
 	var semantic *json.SemanticError

@@ -27,7 +27,7 @@ var pdfs atomic.Int64
 // render writes an answer as few tokens as it takes. What a page wrote stands
 // alone in the first part; Chaperone's own words come last, so that a page that
 // imitates them stays in its own part.
-func render(answer browser.Answer, args arguments) []sdk.Content {
+func render(answer browser.Answer) []sdk.Content {
 	notes := describe(answer.Notes)
 	said := func(format string, a ...any) []sdk.Content {
 		return []sdk.Content{textPart(fmt.Sprintf(format, a...) + notes)}
@@ -52,15 +52,28 @@ func render(answer browser.Answer, args arguments) []sdk.Content {
 	case ownedv1.PDFResult:
 		return shown(pdfPart("chaperone://pdf/"+strconv.FormatInt(pdfs.Add(1), 10), r.Base64), fmt.Sprintf("PDF, %d bytes", r.Bytes))
 	case ownedv1.EvalResult:
-		value, whole := cut(string(r.Result), 0, defaultPart)
+		value, whole := cut(string(r.Result), defaultPart)
 		if whole {
 			return shown(textPart(value), "")
 		}
 		return shown(textPart(value), fmt.Sprintf("cut: %d of %d bytes; return less, or slices", len(value), len(r.Result)))
 	case ownedv1.ConsoleResult:
 		return shown(textPart(strings.Join(r.Lines, "\n")), fmt.Sprintf("%d lines", r.Count))
-	case ownedv1.SourceResult:
-		return source(r, args, shown)
+	case browser.SourcePartResult:
+		return shown(textPart(r.HTML), goOn(r))
+	case browser.SnapshotResult:
+		if r.More == 0 {
+			return shown(textPart(r.Text), "")
+		}
+		return shown(textPart(r.Text), fmt.Sprintf("%d more, pass after=%s", r.More, r.After))
+	case browser.PressResult:
+		return said("pressed, at %s", r.URL)
+	case browser.SelectResult:
+		return said("%d selected", r.Selected)
+	case browser.DialogModeResult:
+		return said("dialogs: %s", r.Mode)
+	case browser.AnsweredResult:
+		return said("%s %s %s", r.Answered.Type, quote(r.Answered.Message), r.Answered.Outcome)
 	case ownedv1.TabsResult:
 		return said("%s", listTabs(r.Tabs, r.Active))
 	case ownedv1.LaunchResult:
@@ -69,32 +82,24 @@ func render(answer browser.Answer, args arguments) []sdk.Content {
 		return said("active: %s", r.Active)
 	case ownedv1.CloseResult:
 		return said("closed")
-	case interface{ Text() string }: // a snapshot, a page tool's fenced answer
-		return shown(textPart(r.Text()), "")
 	}
 	return shown(textPart(string(encode(answer.Result))), "")
 }
 
-// source shows the asked part of a page's HTML and how to go on.
-func source(r ownedv1.SourceResult, args arguments, shown func(*part, string) []sdk.Content) []sdk.Content {
-	from := min(args.integer("offset", 0), len(r.HTML))
-	text, whole := cut(r.HTML, from, args.integer("max_bytes", defaultPart))
-	if whole && from == 0 {
-		return shown(textPart(text), "")
+// goOn tells how much of a page's source was shown, and how to get the rest.
+func goOn(r browser.SourcePartResult) string {
+	switch {
+	case r.Next > 0:
+		return fmt.Sprintf("%d of %d bytes; go on with offset=%d", len(r.HTML), r.Bytes, r.Next)
+	case r.Offset > 0:
+		return fmt.Sprintf("the end of %d bytes", r.Bytes)
 	}
-	if whole {
-		return shown(textPart(text), fmt.Sprintf("the end of %d bytes", len(r.HTML)))
-	}
-	return shown(textPart(text), fmt.Sprintf("%d of %d bytes; go on with offset=%d", len(text), len(r.HTML), from+len(text)))
+	return ""
 }
 
-// cut answers at most n bytes of s from offset, whole characters only, and
-// whether that reaches the end.
-func cut(s string, offset, n int) (string, bool) {
-	s = s[offset:]
-	for len(s) > 0 && !utf8.RuneStart(s[0]) { // an offset of the caller's own
-		s = s[1:]
-	}
+// cut answers at most n bytes of s, whole characters only, and whether that is
+// all.
+func cut(s string, n int) (string, bool) {
 	if len(s) <= n {
 		return s, true
 	}
@@ -152,7 +157,7 @@ func describe(n browser.Notes) string {
 // quote is page text inside a note: short, one line, and with everything that
 // isn't printable (bidi controls too) escaped.
 func quote(s string) string {
-	s, whole := cut(s, 0, maxQuote)
+	s, whole := cut(s, maxQuote)
 	if !whole {
 		s += "…"
 	}

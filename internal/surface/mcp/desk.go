@@ -38,7 +38,7 @@ func (d *desk) call(ctx context.Context, t *tool, req *sdk.CallToolRequest) (*sd
 	if err != nil {
 		return refused(err), nil
 	}
-	return &sdk.CallToolResult{Content: render(answer, args)}, nil
+	return &sdk.CallToolResult{Content: render(answer)}, nil
 }
 
 // decode reads checked arguments as the action that the tool stands for.
@@ -50,6 +50,9 @@ func (t *tool) decode(args arguments) (ownedv1.Action, error) {
 			return nil, err
 		}
 		name, skip = chosen, "action"
+	}
+	if name == ownedv1.ActionPageSource {
+		return browser.SourcePart{Frame: args.text("frame"), Offset: args.integer("offset", 0), MaxBytes: args.integer("max_bytes", defaultPart)}, nil
 	}
 	if !slices.Contains(ownedv1.Actions, name) {
 		return browser.DecodeExtra(name, args.encode(skip))

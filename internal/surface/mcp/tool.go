@@ -103,7 +103,7 @@ var tools = []tool{
 		name: "browser_page_source", action: ownedv1.ActionPageSource, hint: reads,
 		about: "The document's HTML, in parts when it is long.",
 		params: []param{{name: "offset", kind: integer, max: maxInteger, about: "byte to go on from"},
-			{name: "max_bytes", kind: integer, min: 256, max: maxPart, about: "default 65536"}},
+			{name: "max_bytes", kind: integer, min: 256, max: maxPart, about: "default 65536"}, {name: "frame", kind: text, about: "id of browser_frames"}},
 	},
 	{
 		name: "browser_console_logs", action: ownedv1.ActionConsoleLogs, hint: reads,
