@@ -90,6 +90,9 @@ func (h *hosting) do(ctx context.Context) (err error) {
 		Engagement: h.engagement, RunID: h.runID, StartedBy: "uid:" + strconv.Itoa(os.Getuid()), Surface: "host",
 		Scope: s, Engine: engine, Open: h.open, Handshake: true,
 	})
+	if err != nil && ctx.Err() != nil {
+		return errors.New("told to end before the browser was ready: keep standard input open for as long as the run is wanted")
+	}
 	if err != nil {
 		return withDoctor(err)
 	}
@@ -177,6 +180,8 @@ func (h *hosting) serve(ctx context.Context, run *host.Host, engine string) erro
 		case <-ctx.Done():
 		case <-run.Done():
 			err = run.Err()
+		case <-h.folder.Exposed():
+			err = errors.New("the guardian of the registration can't be started again")
 		case err = <-served:
 			served <- nil
 		}

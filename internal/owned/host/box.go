@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"chaperone/internal/owned/browser"
 	"chaperone/internal/owned/jail"
@@ -21,17 +23,26 @@ type machine struct {
 	browser *browser.Browser
 	served  sync.WaitGroup // the proxy's Serve
 
+	watching atomic.Pointer[browser.Browser] // browser, for the proxy's goroutines
+
 	closing sync.Once
 	err     error
 }
 
 // assemble starts the three. After an error nothing of them is left.
 func assemble(ctx context.Context, c Config, record func(scope.Record)) (*machine, error) {
-	p, err := proxy.New(proxy.Config{Scope: c.Scope, Resolve: c.Resolve, Own: c.Own, Record: record, RootCAs: c.RootCAs})
+	m := &machine{}
+	p, err := proxy.New(proxy.Config{Scope: c.Scope, Resolve: c.Resolve, Own: c.Own, RootCAs: c.RootCAs, Record: func(r scope.Record) {
+		record(r)
+		// The proxy knows the address; a navigation that it denies fails as denied.
+		if b := m.watching.Load(); b != nil {
+			b.Observe(r)
+		}
+	}})
 	if err != nil {
 		return nil, fmt.Errorf("the egress proxy: %w", err)
 	}
-	m := &machine{proxy: p}
+	m.proxy = p
 	m.box, err = jail.Start(ctx, jail.Config{Engine: c.Engine, Args: browser.Flags(jail.ProxyAddr, p.SPKI()), Limits: c.Limits})
 	if err != nil {
 		return nil, errors.Join(err, m.close())
@@ -57,20 +68,25 @@ func assemble(ctx context.Context, c Config, record func(scope.Record)) (*machin
 		}
 		return nil, errors.Join(err, m.close())
 	}
+	m.watching.Store(m.browser)
 	return m, nil
 }
 
 // done is closed when the browser, or the box around it, has ended by itself.
 func (m *machine) done() <-chan struct{} { return m.browser.Done() }
 
+// exitTime is how long an engine whose pipe has ended gets to end as well.
+const exitTime = 2 * time.Second
+
 // why says why the machine ended by itself. The box knows better than the
-// browser, which only sees its pipe close.
+// browser, which only sees its pipe end.
 func (m *machine) why() error {
-	err := m.box.Close()
-	if err := m.box.Err(); err != nil && refusal.Of(err) != refusal.Ended {
-		return err
+	select {
+	case <-m.box.Done():
+		return m.box.Err()
+	case <-time.After(exitTime):
 	}
-	return errors.Join(fmt.Errorf("the browser ended: %w", refusal.EngineExited), err)
+	return errors.Join(fmt.Errorf("the browser's pipe ended: %w", refusal.EngineExited), m.browser.Err())
 }
 
 // close kills the box with all that is in it, and waits. It may be called often.

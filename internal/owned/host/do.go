@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"chaperone/internal/owned/browser"
 	"chaperone/internal/owned/ownedv1"
@@ -40,10 +39,6 @@ func (h *Host) perform(ctx context.Context, entry run.Action, place chan struct{
 	if err := h.mayBegin(ctx); err != nil {
 		h.run.Settle(entry, run.NotSent)
 		return browser.Answer{}, notSent(err)
-	}
-	if !h.config.Scope.ActionAllowed(a.Name()) {
-		h.run.Settle(entry, run.NotSent)
-		return browser.Answer{}, actionNotNamed(a.Name())
 	}
 	// From here to the settling, a crash leaves the action running in the journal
 	// and the next holder tells it as unknown.
@@ -106,13 +101,4 @@ func notSent(err error) *browser.Failure {
 		f.Detail = "it couldn't be journalled, so it wasn't sent"
 	}
 	return f
-}
-
-// actionNotNamed is the failure of an action that the scope's actions leave out.
-func actionNotNamed(name string) *browser.Failure {
-	return &browser.Failure{
-		Code: refusal.BrowserActionFailed, Reason: refusal.ScopeDenied,
-		Detail: "the scope denies it: " + string(refusal.ActionNotNamed),
-		Rule:   "actions", Fix: fmt.Sprintf("actions: [%s]", name),
-	}
 }

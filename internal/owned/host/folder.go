@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,10 +33,14 @@ const (
 // the guardian leaves an empty folder, which the next host of that run id takes
 // away; after it, nothing.
 type Folder struct {
-	runID    string
-	parent   *os.File
-	dir      *os.File
-	guardian *jail.Guardian
+	runID  string
+	parent *os.File
+	dir    *os.File
+
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+	watch   sync.WaitGroup // guarded
+	exposed chan struct{}  // closed when no guardian can be had any more
 }
 
 // OpenFolder makes the folder of a run in the registrations directory, which
@@ -50,18 +55,48 @@ func OpenFolder(ctx context.Context, registrations, runID string) (*Folder, erro
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{runID: runID, parent: parent}
-	if f.dir, err = f.claim(); err != nil {
+	f := &Folder{runID: runID, parent: parent, exposed: make(chan struct{})}
+	if f.dir, err = f.claim(ctx); err != nil {
 		return nil, errors.Join(err, parent.Close())
 	}
-	f.guardian, err = jail.Guard(ctx, parent, f.inside(draftName), f.inside(DescriptorName), f.inside(SocketName), runID)
+	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
+	guardian, err := f.guard()
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+	f.watch.Go(func() { f.guarded(guardian) })
 	return f, nil
 }
 
-func (f *Folder) inside(name string) string { return f.runID + "/" + name }
+// guard starts a guardian over all that this folder will ever hold.
+func (f *Folder) guard() (*jail.Guardian, error) {
+	in := f.runID + "/"
+	return jail.Guard(f.ctx, f.parent, in+draftName, in+DescriptorName, in+SocketName, f.runID)
+}
+
+// guarded replaces a guardian that died, until Close. A host that can't have one
+// is told by Exposed and must end: its own death would leave a registration.
+func (f *Folder) guarded(g *jail.Guardian) {
+	for {
+		select {
+		case <-f.ctx.Done():
+			// A guardian that died at this very moment needs no release.
+			_ = g.Release()
+			return
+		case <-g.Done():
+		}
+		next, err := f.guard()
+		if err != nil {
+			close(f.exposed)
+			return
+		}
+		g = next
+	}
+}
+
+// Exposed is closed when nobody would remove the registration if this process
+// died: its guardian is gone and another can't be started.
+func (f *Folder) Exposed() <-chan struct{} { return f.exposed }
 
 // openPrivate opens a registrations directory and judges what it has opened, so
 // that nothing can be put in its place afterwards.
@@ -101,9 +136,10 @@ func openPrivate(path string) (*os.File, error) {
 
 // claim makes the run's folder and locks it. Each try begins from what is there,
 // since a dying host's guardian or a rival may be at work on the same name.
-func (f *Folder) claim() (*os.File, error) {
+func (f *Folder) claim(ctx context.Context) (*os.File, error) {
+	const pause, patience, tries = 10 * time.Millisecond, 40, 100
 	parent := int(f.parent.Fd())
-	for range 50 {
+	for try := range tries {
 		err := unix.Mkdirat(parent, f.runID, 0o700)
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("folder of run %s: %w", f.runID, err)
@@ -118,12 +154,19 @@ func (f *Folder) claim() (*os.File, error) {
 		case fresh:
 			return dir, nil
 		}
-		// What a dead host left is never reused: its guardian may yet come for it.
-		err = f.empty(dir)
+		// What a dead host left is never reused: its guardian may yet come for it,
+		// and gets a while to do so.
+		if try >= patience {
+			err = f.empty(dir)
+		}
 		if err = errors.Join(err, dir.Close()); err != nil {
 			return nil, err
 		}
-		time.Sleep(10 * time.Millisecond)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
 	return nil, fmt.Errorf("folder of run %s is taken away again and again: %w", f.runID, refusal.Conflict)
 }
@@ -234,8 +277,7 @@ func (f *Folder) Revoke() error { return f.remove(f.dir, DescriptorName, unix.S_
 // Close removes what is left of the registration. The guardian leaves last.
 func (f *Folder) Close() error {
 	err := f.empty(f.dir)
-	if f.guardian != nil {
-		err = errors.Join(err, f.guardian.Release())
-	}
+	f.stop()
+	f.watch.Wait()
 	return errors.Join(err, f.dir.Close(), f.parent.Close())
 }

@@ -100,7 +100,7 @@ func (h *Host) Handshake(ctx context.Context, token string, req ownedv1.Handshak
 		return ownedv1.HandshakeResponse{}, bad
 	}
 	session := run.NewToken()
-	until := time.Now().Add(SessionTime - sessionTolerance).Truncate(time.Millisecond)
+	until := time.Now().Add(SessionTime).Truncate(time.Millisecond)
 	switch err := h.run.Open(ctx, token, session, until); refusal.Of(err) {
 	case "":
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -97,10 +98,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	header := w.Header()
 	header.Set("Content-Type", ownedv1.ContentType)
+	header.Set("Content-Length", strconv.Itoa(len(answer))) // never chunked: a cut answer shows
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	w.Write(answer)
+	if _, err := w.Write(answer); err != nil {
+		panic(http.ErrAbortHandler) // the client is gone; what was done is in the journal
+	}
 }
 
 // judge walks the refusals in the spec's order and then does the verb.
