@@ -11,6 +11,7 @@ var extras = map[string]handler{
 	ownedv1.ActionType:  typeText,
 	ActionPress:         pressKey,
 	ActionSelectOption:  selectOption,
+	ActionSnapshot:      snapshot,
 }
 
 // timeoutMS answers an action's own time limit in milliseconds; 0 is none.

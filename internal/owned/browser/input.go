@@ -39,7 +39,17 @@ type verdict struct {
 // decodes its answer.
 func ask[T any](ctx context.Context, t *tab, f *frame, fn string, args ...any) (T, error) {
 	var answer T
-	raw, err := t.callIn(ctx, f, "(...a) => lib."+fn+"(...a)", args...)
+	// One list for all: the protocol's encoder would leave out an empty string.
+	call, pass := "a => lib."+fn+"(...a)", []any{args}
+	if len(args) > 0 {
+		if h, is := args[0].(*handle); is {
+			call, pass = "(h, a) => lib."+fn+"(h, ...a)", []any{h, args[1:]}
+		}
+	}
+	if args == nil {
+		call, pass = "() => lib."+fn+"()", nil
+	}
+	raw, err := t.callIn(ctx, f, call, pass...)
 	if err != nil || raw == nil {
 		return answer, err
 	}
@@ -56,8 +66,7 @@ func left(ctx context.Context) int64 {
 	if !ok {
 		return defaultTimeout.Milliseconds()
 	}
-	d := time.Until(deadline)
-	return max(0, (d - min(d/10, 25*time.Millisecond)).Milliseconds())
+	return max(0, (time.Until(deadline) - 25*time.Millisecond).Milliseconds())
 }
 
 // seek asks a question about a selector in the world where it has its first
@@ -135,8 +144,8 @@ func (t *tab) islands(ctx context.Context) []isle {
 			continue
 		}
 		said, err := ask[struct {
-			Apart  bool
-			Origin string
+			Apart  bool   `json:"apart"`
+			Origin string `json:"origin"`
 		}](ctx, t, f, "island")
 		if err == nil && said.Apart {
 			list = append(list, isle{f, said.Origin, sameSite(top, said.Origin)})
@@ -345,8 +354,11 @@ func missing(ctx context.Context, v verdict) error {
 		reason, detail = refusal.Failed, "the page has changed under the action"
 	}
 	f := failed(reason, "%s", detail)
-	if !v.Final && errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(context.Cause(ctx), errLimit) {
-		f.Code = refusal.BrowserTimeout // the deadline ended it, not its own timeout_ms
+	if !v.Final && left(ctx) == 0 {
+		<-ctx.Done() // it is due: which limit was it?
+		if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			f.Code = refusal.BrowserTimeout
+		}
 	}
 	return f
 }

@@ -42,7 +42,7 @@ async function settle(selector, ms, judge) {
     if (!why) return { el };
     const now = performance.now();
     since = why === "readonly" ? since || now : 0;
-    const final = (gone && why !== "absent") || why === "kind" || (since && now - since >= coverPatience);
+    const final = (gone && why !== "absent") || why === "kind" || (since > 0 && now - since >= coverPatience);
     if (final || now >= end || giveWay({ why, blind }, start)) return { why, blind, final };
     await frame();
     if (!going(mine)) return { why: "stopped" };

@@ -70,9 +70,17 @@ function lift(frame, x, y) {
   ];
 }
 
-// through is outward for a point of a frame that this world can't look into.
+// through is outward for a point of a frame that this world can't look into. It
+// scrolls the point into view, which the frame's own document can't.
 function through(frame, x, y) {
-  const at = outward(frame, ...lift(frame, x, y));
+  let at = outward(frame, ...lift(frame, x, y));
+  if (at.outside) {
+    scrollIntoView(frame, { block: "center", inline: "center", behavior: "instant" });
+    const [px, py] = lift(frame, x, y), view = defaultView(ownerDocument(frame));
+    if (px < 0 || py < 0 || px >= view.innerWidth || py >= view.innerHeight)
+      view.scrollBy({ left: px - view.innerWidth / 2, top: py - view.innerHeight / 2, behavior: "instant" });
+    at = outward(frame, ...lift(frame, x, y));
+  }
   return at.x !== undefined ? at : at.outside ? { why: "outside" } : { why: "covered", by: brief(at.cover) };
 }
 
