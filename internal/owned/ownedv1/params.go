@@ -1,6 +1,11 @@
 package ownedv1
 
-import "chaperone/internal/refusal"
+import (
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"chaperone/internal/refusal"
+)
 
 // Action is one action with its parameters decoded and its defaults applied.
 type Action interface {
@@ -79,6 +84,21 @@ func DecodeParams(action string, raw []byte) (Action, error) {
 		return nil, badAnswer(refusal.BrowserActionFailed, err)
 	}
 	return a, nil
+}
+
+// EncodeParams marshals an action's parameters for a request. Text that isn't
+// valid UTF-8, and parameters that no message can hold, are a *Bad with the code
+// BROWSER_ACTION_FAILED.
+func EncodeParams(a Action) (jsontext.Value, error) {
+	data, err := json.Marshal(a)
+	if err == nil && len(data) <= MaxResult {
+		return data, nil
+	}
+	why := "don't fit in one message"
+	if err != nil {
+		why = "aren't valid UTF-8"
+	}
+	return nil, &Bad{Code: refusal.BrowserActionFailed, Field: "params", Why: why}
 }
 
 func decodeParams(action string, raw []byte) (Action, error) {
