@@ -201,25 +201,32 @@ func (on *act) stop() {
 	if t == nil {
 		return
 	}
-	t.b.mu.Lock()
-	held := t.dialog != nil
-	t.b.mu.Unlock()
-	if held || t.life.Err() != nil {
+	if !t.quiet(true) {
 		return // it stands still, or there's nothing left
 	}
+	defer t.quiet(false)
 	ctx, cancel := context.WithTimeout(t.life, stopTime)
 	defer cancel()
 	t.s.post(page.StopLoading.Method, nil)
 	for _, s := range t.processes() {
 		s.post(runtime.TerminateExecution.Method, nil)
 	}
-	if on.unsure && t.blank(ctx) == nil {
-		return
-	}
-	if !on.unsure && t.answers(ctx) {
+	// The order matters: a document that is replaced while its script still runs
+	// runs on unseen, in a process that is left behind.
+	if t.answers(ctx) && (!on.unsure || t.blank(ctx) == nil) {
 		return
 	}
 	t.kill()
+}
+
+// quiet cuts a tab off from the network while it is stopped, or lets it back: a
+// script that waits for a request within a loop can't be ended in another way. It
+// tells whether there is anything to stop.
+func (t *tab) quiet(on bool) bool {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	t.stopping = on
+	return t.dialog == nil && t.life.Err() == nil
 }
 
 // processes answers the sessions that the tab's frames are rendered in.

@@ -2,6 +2,7 @@ package browser
 
 import (
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/cdproto/target"
@@ -57,6 +58,9 @@ func (s *session) enable() {
 		s.post("Inspector.enable", nil)
 		s.post(runtime.Enable.Method, nil)
 		s.post("Log.enable", nil)
+		// Bodies are never asked for, so the engine needs to keep none.
+		least := int64(1)
+		s.post(network.Enable.Method, network.EnableParams{MaxTotalBufferSize: &least, MaxResourceBufferSize: &least})
 	case "worker":
 		s.post(runtime.Enable.Method, nil) // a worker's console is its page's
 	}

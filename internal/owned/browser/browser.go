@@ -33,7 +33,8 @@ type Browser struct {
 	sessions  map[string]*session
 	tabs      []*tab // live ones, in the order they came
 	used      map[string]bool
-	active    *tab // nil: none
+	nextRef   int64 // of a snapshot; one is never given twice in a run
+	active    *tab  // nil: none
 	lost      refusal.Code
 	launched  bool
 	claiming  int    // createTarget calls under way

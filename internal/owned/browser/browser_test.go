@@ -86,3 +86,12 @@ func visit(t *testing.T, run *sitetest.Run, url string) ownedv1.GotoResult {
 	t.Helper()
 	return must(t, run, ownedv1.Goto{URL: url}).Result.(ownedv1.GotoResult)
 }
+
+func asFailure(t *testing.T, err error) *browser.Failure {
+	t.Helper()
+	var f *browser.Failure
+	if !errors.As(err, &f) {
+		t.Fatalf("got %v, want a failure", err)
+	}
+	return f
+}

@@ -32,9 +32,6 @@ type download struct {
 
 func downloadBegan(s *session, e browser.EventDownloadWillBegin) {
 	b := s.b
-	if len(b.downloads) >= maxDownloads {
-		return
-	}
 	d := &download{guid: e.GUID, Download: Download{
 		ID: numbered("download", len(b.downloads)+1), Name: cutText(path.Base(e.SuggestedFilename), 255),
 		Size: -1, State: "started",
@@ -43,11 +40,14 @@ func downloadBegan(s *session, e browser.EventDownloadWillBegin) {
 		d.State = "refused"
 	}
 	for _, t := range b.tabs {
-		if t.frames[e.FrameID] != nil {
-			d.Tab = t.name
+		if f := t.frames[e.FrameID]; f != nil {
+			d.Tab, f.owed = t.name, false
 		}
 	}
-	b.downloads = append(b.downloads, d)
+	if b.downloads = keep(b.downloads, d, maxDownloads); d.State == "started" && len(b.downloads) == maxDownloads {
+		b.engine.post(browser.CancelDownload.Method, browser.CancelDownloadParams{GUID: e.GUID})
+		d.State = "failed"
+	}
 	b.noteDownload(d)
 	b.wake()
 }
@@ -63,7 +63,10 @@ func downloadProgressed(s *session, e browser.EventDownloadProgress) {
 		}
 		switch {
 		case d.State != "started":
-		case e.State == browser.DownloadProgressStateCanceled || d.Size > maxDownloadBytes:
+		case e.State == browser.DownloadProgressStateCanceled:
+			d.State = "failed"
+		case d.Size > maxDownloadBytes:
+			b.engine.post(browser.CancelDownload.Method, browser.CancelDownloadParams{GUID: e.GUID})
 			d.State = "failed"
 		case e.State == browser.DownloadProgressStateCompleted:
 			b.jobs.Go(func() { b.save(d) })
@@ -108,14 +111,23 @@ func (b *Browser) copyOut(file, name string) (string, error) {
 	return saved, errors.Join(err, r.Close(), b.config.Files.RemoveFile(file))
 }
 
-// awaitDownloads gives a download that an action started a moment to be saved, so
-// that its answer can say so. It isn't an error when more time is needed.
-func (b *Browser) awaitDownloads(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+// downloadTime is how long an answer waits for a download that its action has
+// started, so that it can tell the outcome. More time is no error.
+const downloadTime = 2 * time.Second
+
+// settleDownloads waits until what the action started to download is announced,
+// and saved or refused.
+func (t *tab) settleDownloads(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, downloadTime)
 	defer cancel()
 	// Either way the notes tell how far it came.
-	_ = b.until(ctx, func() bool {
-		for _, d := range b.downloads {
+	_ = t.b.until(ctx, func() bool {
+		for _, f := range t.frames {
+			if f.owed {
+				return false
+			}
+		}
+		for _, d := range t.b.downloads {
 			if d.State == "started" {
 				return false
 			}

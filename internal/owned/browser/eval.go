@@ -35,7 +35,7 @@ func evalJS(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.ObjectID == "" {
+	if r.ObjectID == "" || r.Type == "symbol" {
 		on.unsure = false
 		return primitive(r, on.b.resultLimit())
 	}

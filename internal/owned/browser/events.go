@@ -25,6 +25,7 @@ var events = map[string]take{
 	"Page.frameRequestedNavigation":     on(navigationAsked),
 	"Page.frameStartedNavigating":       on(navigationBegun),
 	"Page.frameStoppedLoading":          on(navigationEnded),
+	"Network.responseReceived":          both(on(responseCame), on(onResponse)),
 	"Page.javascriptDialogOpening":      on(dialogOpened),
 	"Page.javascriptDialogClosed":       on(dialogClosed),
 	"Runtime.executionContextCreated":   on(contextCreated),
@@ -33,8 +34,22 @@ var events = map[string]take{
 	"Runtime.consoleAPICalled":          on(consoleCalled),
 	"Runtime.exceptionThrown":           on(exceptionThrown),
 	"Log.entryAdded":                    on(entryAdded),
+	"Network.requestWillBeSent":         on(onRequest),
+	"Network.requestServedFromCache":    on(onCached),
+	"Network.loadingFinished":           on(onFinished),
+	"Network.loadingFailed":             on(onFailed),
 	"Browser.downloadWillBegin":         on(downloadBegan),
 	"Browser.downloadProgress":          on(downloadProgressed),
+}
+
+// both hands an event to two takers.
+func both(first, second take) take {
+	return func(s *session, params jsontext.Value) error {
+		if err := first(s, params); err != nil {
+			return err
+		}
+		return second(s, params)
+	}
 }
 
 // on decodes an event's params before it is taken.

@@ -2,13 +2,13 @@ package browser
 
 import (
 	"context"
-	"errors"
-	"net/url"
+	neturl "net/url"
 	"strings"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/go-json-experiment/json"
 
 	"chaperone/internal/owned/ownedv1"
@@ -20,7 +20,7 @@ const closeTime = 2 * time.Second
 
 // destination judges where a goto wants to go, before anything is sent.
 func (b *Browser) destination(raw string) error {
-	u, err := url.Parse(raw)
+	u, err := neturl.Parse(raw)
 	if err != nil || u.Scheme == "" {
 		return failed(refusal.Malformed, "the url can't be parsed; write it with its scheme, as in https://host/path")
 	}
@@ -44,11 +44,11 @@ func (b *Browser) destination(raw string) error {
 }
 
 func goTo(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
-	to := a.(ownedv1.Goto).URL
-	if err := on.b.destination(to); err != nil {
-		if _, tabless := on.page(); tabless != nil && !on.b.isLaunched() {
-			return nil, tabless
-		}
+	url := a.(ownedv1.Goto).URL
+	if !on.b.isLaunched() {
+		return nil, failed(refusal.NoBrowser, "launch first")
+	}
+	if err := on.b.destination(url); err != nil {
 		return nil, err
 	}
 	t, err := on.somewhere(ctx)
@@ -57,26 +57,30 @@ func goTo(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 	}
 	started := time.Now()
 	on.sent = true
-	r, err := cdp.Call(ctx, t.s, page.Navigate, page.NavigateParams{URL: to})
+	to, err := cdp.Call(ctx, t.s, page.Navigate, page.NavigateParams{URL: url})
 	if d, found := t.deniedSince(started); found {
 		return nil, denied(d)
 	}
 	switch {
 	case err != nil:
 		return nil, err
-	case r.IsDownload:
-		on.b.awaitDownloads(ctx)
+	case to.IsDownload:
+		t.settleDownloads(ctx)
 		return nil, failed(refusal.Failed, "it is a download, not a page")
-	case r.ErrorText != "":
-		return nil, failed(refusal.Failed, "%s", r.ErrorText)
+	case to.ErrorText != "":
+		return nil, failed(refusal.Failed, "%s", to.ErrorText)
 	}
-	if err := t.loaded(ctx, r.LoaderID); err != nil {
+	if err := t.loaded(ctx, to.LoaderID); err != nil {
 		return nil, err
 	}
-	if d, found := t.deniedDuring(r.LoaderID); found {
+	if d, found := t.deniedDuring(to.LoaderID); found {
 		return nil, denied(d)
 	}
-	return t.whereabouts(ctx, r.LoaderID != "")
+	r, err := t.whereabouts(ctx)
+	if to.LoaderID == "" { // the same document: nothing was fetched
+		r.Status = nil
+	}
+	return r, err
 }
 
 func (b *Browser) isLaunched() bool {
@@ -95,39 +99,39 @@ func (t *tab) loaded(ctx context.Context, loader cdp.LoaderID) error {
 	return t.b.until(ctx, func() bool {
 		f := t.main()
 		committed = committed || f.loader == loader
-		return committed && f.loaded == f.loader
+		return committed && f.complete()
 	})
 }
 
-// whereabouts answers where the tab is. Its title and status are asked in the
-// isolated world; status is null where nothing was fetched.
-func (t *tab) whereabouts(ctx context.Context, fetched bool) (ownedv1.GotoResult, error) {
-	var r ownedv1.GotoResult
+// whereabouts answers where the tab is. The title is the page's own text anyway,
+// so it is asked in the page's world, which costs no other one; status is null
+// where nothing was fetched.
+func (t *tab) whereabouts(ctx context.Context) (ownedv1.GotoResult, error) {
+	yes := true
 	for {
-		t.b.mu.Lock()
-		f := t.main()
-		r.URL = f.url
-		t.b.mu.Unlock()
-		v, err := t.callIn(ctx, f, `() => lib.whereabouts()`)
-		if errors.Is(err, errDestroyed) && ctx.Err() == nil {
+		told, err := cdp.Call(ctx, t.s, runtime.Evaluate, runtime.EvaluateParams{
+			Expression: `String(document.title)`, ReturnByValue: &yes,
+		})
+		if documentGone(err) {
 			if err := t.loadedNow(ctx); err != nil {
-				return r, err
+				return ownedv1.GotoResult{}, err
 			}
 			continue // it went on by script; its next document answers
 		}
 		if err != nil {
-			return r, err
+			return ownedv1.GotoResult{}, err
 		}
-		var told struct {
-			Title  string `json:"title"`
-			Status int    `json:"status"`
+		var title string
+		if told.Result == nil || json.Unmarshal(told.Result.Value, &title, lenientText) != nil {
+			title = ""
 		}
-		if err := json.Unmarshal(v, &told, lenientText); err != nil {
-			return r, refusal.Malformed
-		}
-		r.Title = told.Title
-		if fetched && told.Status > 0 {
-			r.Status = &told.Status
+		t.b.mu.Lock()
+		defer t.b.mu.Unlock()
+		f := t.main()
+		r := ownedv1.GotoResult{URL: f.url, Title: title}
+		if f.answer.loader == f.loader && f.answer.status > 0 {
+			status := f.answer.status
+			r.Status = &status
 		}
 		return r, nil
 	}
@@ -138,6 +142,11 @@ func (t *tab) whereabouts(ctx context.Context, fetched bool) (ownedv1.GotoResult
 func (t *tab) loadedNow(ctx context.Context) error {
 	return t.b.until(ctx, func() bool {
 		f := t.main()
-		return f.nav == nil && f.loaded == f.loader
+		return f.nav == nil && f.complete()
 	})
 }
+
+// complete tells that the load event has fired, or that it never will, since the
+// loading was stopped: by the page itself, or by a denied navigation that the page
+// began before. mu is held.
+func (f *frame) complete() bool { return f.loaded == f.loader || f.stopped == f.loader }

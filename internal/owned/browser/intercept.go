@@ -39,6 +39,10 @@ func (b *Browser) paused(params jsontext.Value) error {
 		b.engine.post(fetch.ContinueRequest.Method, fetch.ContinueRequestParams{RequestID: r.ID})
 		return nil
 	}
+	if b.stopping(r.Frame) {
+		b.engine.post(fetch.FailRequest.Method, fetch.FailRequestParams{RequestID: r.ID, ErrorReason: network.ErrorReasonAborted})
+		return nil
+	}
 	rec := b.judge(r.Request.URL, r.Request.Method)
 	if rec.Allowed {
 		if r.Type == network.ResourceTypeDocument {
@@ -62,6 +66,18 @@ func (b *Browser) paused(params jsontext.Value) error {
 	b.mu.Unlock()
 	b.engine.post(fetch.FailRequest.Method, fetch.FailRequestParams{RequestID: r.ID, ErrorReason: reason})
 	return nil
+}
+
+// stopping tells whether a request comes from a tab that is being stopped.
+func (b *Browser) stopping(id cdp.FrameID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range b.tabs {
+		if t.stopping && t.frames[id] != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // mainFrame answers the tab whose main document a request is for.

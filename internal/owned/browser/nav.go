@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 
 	"chaperone/internal/owned/scope"
+	"chaperone/internal/refusal"
 )
 
 // navigation is one that a frame has asked for or begun and not yet ended.
@@ -26,6 +28,36 @@ type denial struct {
 	at       time.Time
 	loader   cdp.LoaderID
 	decision scope.Decision
+}
+
+// response is the site's answer to a navigation.
+type response struct {
+	loader cdp.LoaderID
+	status int
+}
+
+// responseCame keeps the status of documents. Of a navigation the request's id is
+// its loader.
+func responseCame(s *session, e struct {
+	Request  cdp.LoaderID         `json:"requestId"`
+	Frame    cdp.FrameID          `json:"frameId"`
+	Type     network.ResourceType `json:"type"`
+	Response struct {
+		Status  int `json:"status"`
+		Headers struct {
+			// The proxy's own refusal. A site that says so only fails its own goto.
+			Refusal refusal.Code `json:"X-Chaperone-Refusal"`
+		} `json:"headers"`
+	} `json:"response"`
+}) {
+	f := s.frame(e.Frame)
+	if f == nil || e.Type != network.ResourceTypeDocument {
+		return
+	}
+	f.answer = response{e.Request, e.Response.Status}
+	if code := e.Response.Headers.Refusal; code != "" && f == s.tab.main() {
+		s.tab.deny(e.Request, scope.Decision{Code: code, Rule: "no rule"})
+	}
 }
 
 func navigationAsked(s *session, e page.EventFrameRequestedNavigation) {
@@ -52,12 +84,18 @@ func navigationBegun(s *session, e page.EventFrameStartedNavigating) {
 }
 
 // navigationEnded takes the end of loading, which is all that is heard of a
-// navigation that came to nothing.
+// navigation that came to nothing. One that got content and shows none is a
+// download, which the engine announces a little later.
 func navigationEnded(s *session, e page.EventFrameStoppedLoading) {
-	if f := s.frame(e.FrameID); f != nil {
-		f.nav = nil
-		s.b.wake()
+	f := s.frame(e.FrameID)
+	if f == nil {
+		return
 	}
+	if n := f.nav; n != nil && !n.same && n.loader != "" && n.loader == f.answer.loader {
+		f.owed = f.answer.status >= 200 && f.answer.status < 300 && f.answer.status != 204 && f.answer.status != 205
+	}
+	f.nav, f.stopped = nil, f.loader
+	s.b.wake()
 }
 
 // settled ends the navigation that has just committed.
@@ -96,6 +134,9 @@ func (w *navigationWatch) settle(ctx context.Context) error {
 	})
 	if d, ok := w.t.deniedSince(w.since); ok {
 		return denied(d)
+	}
+	if err == nil {
+		w.t.settleDownloads(ctx)
 	}
 	return err
 }

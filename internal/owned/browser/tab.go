@@ -26,28 +26,33 @@ type tab struct {
 	life   context.Context // ends with the tab, with its reason as the cause
 	end    context.CancelCauseFunc
 
-	console lines
-	dialog  *Dialog // open and not yet settled
-	dialogS *session
-	heading heading  // of its main frame's last navigation
-	denials []denial // of navigations of its main frame, the last few
-	opener  target.ID
-	acting  *act // that stands on this tab
+	console  lines
+	network  netLog
+	dialog   *Dialog // open and not yet settled
+	dialogS  *session
+	heading  heading  // of its main frame's last navigation
+	denials  []denial // of navigations of its main frame, the last few
+	opener   target.ID
+	acting   *act // that stands on this tab
+	stopping bool // its requests fail
 }
 
 // frame is one frame of a tab, wherever it is rendered.
 type frame struct {
-	tab    *tab
-	s      *session // of the process it is rendered in
-	id     cdp.FrameID
-	parent cdp.FrameID // "" of the main frame
-	name   string
-	url    string       // with its fragment
-	loader cdp.LoaderID // of its document; "" of an initial empty one
-	loaded cdp.LoaderID // the document whose load event has fired
-	failed bool         // its document is an error page of the engine
-	world  string       // unique id of our isolated world, once made
-	nav    *navigation  // under way; nil: none
+	tab     *tab
+	s       *session // of the process it is rendered in
+	id      cdp.FrameID
+	parent  cdp.FrameID // "" of the main frame
+	name    string
+	url     string       // with its fragment
+	loader  cdp.LoaderID // of its document; "" of an initial empty one
+	loaded  cdp.LoaderID // the document whose load event has fired
+	stopped cdp.LoaderID // the document whose loading has ended, with a load event or without
+	failed  bool         // its document is an error page of the engine
+	world   string       // unique id of our isolated world, once made
+	nav     *navigation  // under way; nil: none
+	answer  response     // to its last navigation
+	owed    bool         // a navigation ended as a download that isn't announced yet
 }
 
 func newTab(s *session, info *target.Info) *tab {
