@@ -224,8 +224,9 @@ func (r *rule) coversPorts(other *rule) bool {
 		return (other.schemes&plainSchemes == 0 || r.matchesPort(80, http)) &&
 			(other.schemes&tlsSchemes == 0 || r.matchesPort(443, https))
 	}
-	if r.ports == nil {
-		return false // by scheme, where the other has a port for each of its schemes
+	if r.ports == nil { // by scheme: the other must stay at the default of all its schemes
+		return other.schemes&tlsSchemes == 0 && slices.Equal(other.ports, []span{{80, 80}}) ||
+			other.schemes&plainSchemes == 0 && slices.Equal(other.ports, []span{{443, 443}})
 	}
 	for _, o := range other.ports {
 		// Spans are merged, so one span of r has to hold all of o.

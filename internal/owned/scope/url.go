@@ -169,6 +169,9 @@ func parsePort(digits string) (int, error) {
 	return n, nil
 }
 
+// maxHost bounds an international name before it is mapped, in bytes.
+const maxHost = 1 << 10
+
 // hostProfile maps as browsers do (UTS 46, non-transitional) and verifies what
 // comes out.
 var hostProfile = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(),
@@ -208,6 +211,9 @@ func asciiHost(host string) (string, error) {
 	}
 	if strings.ContainsRune(host, '%') {
 		return "", malformed("a percent sign in the host")
+	}
+	if len(host) > maxHost { // Punycode takes time by the square of it
+		return "", malformed("the host is too long")
 	}
 	name, err := hostProfile.ToASCII(host)
 	if err != nil {
