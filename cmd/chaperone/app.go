@@ -59,6 +59,8 @@ func exitCode(err error) int {
 		return exitPrerequisite
 	case errors.Is(err, refusal.BrowserScopeDenied):
 		return exitRefused
+	case errors.Is(err, refusal.BadDocument):
+		return exitUsage
 	}
 	return exitFailed
 }

@@ -337,4 +337,11 @@ func BenchmarkMCP(b *testing.B) {
 		})
 	}
 	a.t = b
+	b.Run("ping", func(b *testing.B) { // the protocol alone
+		a.t = b
+		for b.Loop() {
+			a.answer(a.request("ping", args{}))
+		}
+	})
+	a.t = b
 }

@@ -30,10 +30,10 @@ var pdfs atomic.Int64
 func render(answer browser.Answer) []sdk.Content {
 	notes := describe(answer.Notes)
 	said := func(format string, a ...any) []sdk.Content {
-		return []sdk.Content{textPart(fmt.Sprintf(format, a...) + notes)}
+		return []sdk.Content{textPart(join(fmt.Sprintf(format, a...), " ", notes))}
 	}
 	shown := func(first *part, more string) []sdk.Content {
-		return []sdk.Content{first, textPart(strings.TrimLeft(more+notes, " "))}
+		return []sdk.Content{first, textPart(join(more, " ", notes))}
 	}
 	switch r := answer.Result.(type) {
 	case ownedv1.GotoResult:
@@ -116,13 +116,21 @@ func listTabs(tabs []string, active *string) string {
 	return "tabs: " + strings.Join(tabs, ", ") + "; active " + *active
 }
 
+// join puts the separator between two texts that aren't empty.
+func join(a, separator, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + separator + b
+}
+
 // describe writes the notes as one line: the tab, and what happened besides.
 func describe(n browser.Notes) string {
-	var b strings.Builder
+	var notes []string
+	note := func(format string, a ...any) { notes = append(notes, fmt.Sprintf(format, a...)) }
 	if n.Tab != "" {
-		b.WriteString(" [" + n.Tab + "]")
+		note("[%s]", n.Tab)
 	}
-	note := func(format string, a ...any) { b.WriteString("; "); fmt.Fprintf(&b, format, a...) }
 	if len(n.NewTabs) > 0 {
 		note("new tabs: %s", strings.Join(n.NewTabs, ", "))
 	}
@@ -136,10 +144,7 @@ func describe(n browser.Notes) string {
 		note("%s %s in %s %s", d.Type, quote(d.Message), d.Tab, d.Outcome)
 	}
 	for _, d := range n.Downloads {
-		note("download %s %s %s", d.ID, quote(d.Name), d.State)
-		if d.Saved != "" {
-			b.WriteString(" as " + quote(d.Saved))
-		}
+		note("%s", download(d))
 	}
 	if len(n.Blocked) > 0 {
 		hosts := make([]string, len(n.Blocked))
@@ -151,7 +156,16 @@ func describe(n browser.Notes) string {
 	if n.FontsPending {
 		note("fonts still loading")
 	}
-	return b.String()
+	return strings.Join(notes, "; ")
+}
+
+// download is one file in a few words.
+func download(d browser.Download) string {
+	s := fmt.Sprintf("download %s %s %s", d.ID, quote(d.Name), d.State)
+	if d.Saved != "" {
+		s += " as " + quote(d.Saved)
+	}
+	return s
 }
 
 // quote is page text inside a note: short, one line, and with everything that

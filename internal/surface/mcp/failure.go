@@ -3,7 +3,7 @@ package mcp
 import (
 	"context"
 	"errors"
-	"strings"
+	"slices"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -44,25 +44,27 @@ var next = map[refusal.Code]string{
 // refused answers a failed call. The first word is the machine code.
 func refused(err error) *sdk.CallToolResult {
 	t := reading(err)
-	var b strings.Builder
-	b.WriteString(string(t.Reason))
-	if t.Detail != "" {
-		b.WriteString(": " + t.Detail)
+	text := join(string(t.Reason), ": ", t.Detail)
+	for _, line := range []struct{ label, what string }{
+		{"Rule: ", t.Rule}, {"A person can widen the scope with: ", t.Fix}, {"Next: ", t.Next}, {"", beside(err, t.Rule)},
+	} {
+		if line.what != "" {
+			text += "\n" + line.label + line.what
+		}
 	}
-	if t.Rule != "" {
-		b.WriteString("\nRule: " + t.Rule)
-	}
-	if t.Fix != "" {
-		b.WriteString("\nA person can widen the scope with: " + t.Fix)
-	}
-	if t.Next != "" {
-		b.WriteString("\nNext: " + t.Next)
-	}
+	return &sdk.CallToolResult{Content: []sdk.Content{textPart(text)}, StructuredContent: t, IsError: true}
+}
+
+// beside describes what happened besides the failure: what its own rule blocked
+// is the failure itself.
+func beside(err error, rule string) string {
 	var failure *browser.Failure
-	if errors.As(err, &failure) {
-		b.WriteString(strings.Replace(describe(failure.Notes), " [", "\n[", 1))
+	if !errors.As(err, &failure) {
+		return ""
 	}
-	return &sdk.CallToolResult{Content: []sdk.Content{textPart(b.String())}, StructuredContent: t, IsError: true}
+	notes := failure.Notes
+	notes.Blocked = slices.DeleteFunc(slices.Clone(notes.Blocked), func(b browser.Blocked) bool { return b.Rule == rule })
+	return describe(notes)
 }
 
 // reading finds the codes in an error. One without any is failed, and its text

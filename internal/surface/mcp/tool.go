@@ -38,7 +38,7 @@ var (
 	timeoutMS = param{name: "timeout_ms", kind: integer, max: 600_000}
 )
 
-// tools is the table, in the order of tools/list. Names of parameters are the
+// tools is the table; the SDK lists it by name. Names of parameters are the
 // action's own, so that a checked argument object is the action's params.
 var tools = []tool{
 	{
