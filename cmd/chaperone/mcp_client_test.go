@@ -66,8 +66,15 @@ const newest = "2026-07-28"
 // connect starts the server and says hello in the protocol's way.
 func connect(t testing.TB, protocol string, args ...string) *agent {
 	t.Helper()
+	return dial(t, protocol, func(*exec.Cmd) {}, args...)
+}
+
+// dial is connect with the process changed before it starts.
+func dial(t testing.TB, protocol string, change func(*exec.Cmd), args ...string) *agent {
+	t.Helper()
 	a := &agent{t: t, cmd: command(t, append([]string{"mcp"}, args...)...), stderr: &strings.Builder{}, modern: protocol == newest}
 	a.cmd.Stderr = a.stderr
+	change(a.cmd)
 	var err error
 	if a.in, err = a.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

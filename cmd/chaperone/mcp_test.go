@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -261,6 +262,7 @@ func TestEndings(t *testing.T) {
 	for name, leave := range map[string]func(*agent){
 		"end of input": func(a *agent) { a.in.Close() },
 		"SIGTERM":      func(a *agent) { a.cmd.Process.Signal(syscall.SIGTERM) },
+		"SIGINT":       func(a *agent) { a.cmd.Process.Signal(os.Interrupt) },
 	} {
 		site := workbench(t)
 		a := connect(t, "2025-11-25", "--allow", site.Host())
@@ -273,6 +275,11 @@ func TestEndings(t *testing.T) {
 		leave(a)
 		a.end(0)
 		t.Logf("%s: over after %s", name, time.Since(started))
+	}
+	for _, pause := range []time.Duration{0, 50 * time.Millisecond, 150 * time.Millisecond} {
+		a := connect(t, newest, "--allow", "a.example") // and away while the box starts
+		time.Sleep(pause)
+		a.leave()
 	}
 }
 
@@ -344,4 +351,31 @@ func BenchmarkMCP(b *testing.B) {
 		}
 	})
 	a.t = b
+}
+
+// Without an engine every call says so, and the shell is told at the end. The
+// engine is hidden by an empty folder mounted over it, for this process alone.
+func TestWithoutAnEngine(t *testing.T) {
+	hide := func(cmd *exec.Cmd) {
+		script := `mount -t tmpfs none /usr/lib/chromium && exec "$0" "$@"`
+		cmd.Args = append([]string{"unshare", "--map-root-user", "--mount", "sh", "-c", script}, cmd.Args...)
+		path, err := exec.LookPath("unshare")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Path = path
+	}
+	a := dial(t, newest, hide, "--allow", "a.example")
+	text := a.fail("no_browser", "browser_goto", args{"url": "http://a.example/"})
+	want(t, "the tool's error", text, `chromium-headless-shell(?s:.*)chaperone doctor`)
+	a.in.Close()
+	a.end(exitPrerequisite)
+	want(t, "stderr", a.stderr.String(), `(?s)the browser didn't start: .*chaperone doctor`)
+
+	cmd := command(t, "browse", "--allow", "a.example", "tabs")
+	hide(cmd)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != exitPrerequisite {
+		t.Errorf("browse: %v, exit code %d: %s", err, cmd.ProcessState.ExitCode(), out)
+	}
 }

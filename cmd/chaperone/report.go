@@ -49,7 +49,7 @@ type jsonLine struct {
 	Detail    string             `json:"detail,omitzero"`
 	Rule      string             `json:"rule,omitzero"`
 	Fix       string             `json:"fix,omitzero"`
-	Blocked   []browser.Blocked  `json:"blocked,omitempty"`
+	Blocked   []browser.Blocked  `json:"blocked,omitzero"` // of a goto always, empty or not
 	Dialogs   []browser.Dialog   `json:"dialogs,omitempty"`
 	NewTabs   []string           `json:"new_tabs,omitempty"`
 	Downloads []browser.Download `json:"downloads,omitempty"`
@@ -67,6 +67,9 @@ func (r reporter) printJSON(o outcome) error {
 	line := jsonLine{
 		Action: o.step.action.Name(), Result: o.result, MS: o.took.Milliseconds(), Saved: o.saved,
 		Blocked: o.notes.Blocked, Dialogs: o.notes.Dialogs, NewTabs: o.notes.NewTabs, Downloads: o.notes.Downloads,
+	}
+	if _, ok := o.step.action.(ownedv1.Goto); ok && line.Blocked == nil {
+		line.Blocked = []browser.Blocked{}
 	}
 	if f := o.failure; f != nil {
 		line.Error, line.Reason, line.Detail, line.Rule, line.Fix = f.Code, f.Reason, f.Detail, f.Rule, f.Fix
