@@ -49,6 +49,9 @@ func (f *folders) close() error {
 
 // into completes a browser's Config with what it may read and write.
 func (f *folders) into(c browser.Config, box *jail.Box) browser.Config {
+	if f.uploads != nil {
+		c.Files, c.Uploads = box, f.uploads.FS()
+	}
 	if f.downloads != nil {
 		c.Files, c.Saving, c.DownloadDir = box, f, jail.DownloadDir
 	}
