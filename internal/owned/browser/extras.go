@@ -12,6 +12,13 @@ var extras = map[string]handler{
 	ActionPress:         pressKey,
 	ActionSelectOption:  selectOption,
 	ActionSnapshot:      snapshot,
+	ActionWaitFor:       waitFor,
+	ActionUpload:        upload,
+	ActionNetworkLog:    networkLog,
+	ActionPageTools:     pageTools,
+	ActionCallPageTool:  callPageTool,
+	ActionImportState:   importState,
+	ActionFrames:        frames,
 }
 
 // timeoutMS answers an action's own time limit in milliseconds; 0 is none.

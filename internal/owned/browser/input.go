@@ -315,6 +315,10 @@ func missing(ctx context.Context, v verdict) error {
 	switch v.Why {
 	case "absent":
 		reason, detail = refusal.NotFound, "nothing matches the selector"
+	case "text":
+		reason, detail = refusal.TimedOut, "the page doesn't show that text"
+	case "visible":
+		detail = "the element is still visible"
 	case "stale":
 		reason, detail = refusal.Stale, "that reference's element is gone; take a new snapshot and use its references"
 	case "selector":

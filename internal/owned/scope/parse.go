@@ -16,7 +16,7 @@ import (
 
 // extraActions are the actions beyond the thirteen (spec section 6).
 var extraActions = []string{
-	"snapshot", "wait_for", "press", "select_option", "upload", "download", "dialogs", "network_log",
+	"snapshot", "wait_for", "press", "select_option", "upload", "downloads", "download", "dialogs", "answer_dialog", "network_log",
 	"frames", "page_tools", "call_page_tool", "import_state", "close_tab",
 }
 

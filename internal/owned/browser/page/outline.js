@@ -11,8 +11,10 @@ const control = /[\u0000-\u001f\u007f-\u009f\u2028\u2029\ud800-\udfff]/gu;
 // controls and tag characters dropped, other controls written as \u{7}.
 function clean(text, limit) {
   let s = text.length > limit * 8 ? text.slice(0, limit * 8) : text;
+  const odd = /[^ -~]/.test(s);
+  if (odd) s = s.replace(spoof, "");
   s = s.replace(/\s+/g, " ").trim();
-  if (/[^ -~]/.test(s)) s = s.replace(spoof, "").replace(control, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+  if (odd) s = s.replace(control, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
   if (s.length <= limit && s.length === text.length) return s;
   const points = s.length > limit ? [...s.slice(0, limit * 2)] : null;
   return points && points.length > limit ? points.slice(0, limit).join("") + "…" : s;
