@@ -2,6 +2,8 @@ package mcp
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -70,6 +72,18 @@ func render(answer browser.Answer) []sdk.Content {
 		return said("pressed, at %s", r.URL)
 	case browser.SelectResult:
 		return said("%d selected", r.Selected)
+	case browser.WaitResult:
+		return said("%s, at %s", r.Met, r.URL)
+	case browser.UploadResult:
+		return said("%d uploaded, at %s", len(r.Uploaded), r.URL)
+	case browser.ImportResult:
+		return said("imported %d cookies, %d items of %d origins", r.Cookies, r.Items, r.Origins)
+	case browser.NetworkResult:
+		return shown(textPart(requests(r)), "")
+	case browser.PageToolsResult:
+		return shown(textPart(pageTools(r)), "")
+	case browser.CallPageToolResult:
+		return shown(textPart(r.Text), r.Status)
 	case browser.DialogModeResult:
 		return said("dialogs: %s", r.Mode)
 	case browser.AnsweredResult:
@@ -95,6 +109,45 @@ func goOn(r browser.SourcePartResult) string {
 		return fmt.Sprintf("the end of %d bytes", r.Bytes)
 	}
 	return ""
+}
+
+// requests lists a network log, a line each.
+func requests(r browser.NetworkResult) string {
+	var b strings.Builder
+	for _, q := range r.Requests {
+		fmt.Fprintf(&b, "%s %d %s %s %dB %dms", q.Method, q.Status, q.URL, q.Type, q.Bytes, q.TookMS)
+		for _, name := range slices.Sorted(maps.Keys(q.Headers)) {
+			fmt.Fprintf(&b, " %s=%s", name, strconv.Quote(q.Headers[name]))
+		}
+		b.WriteByte('\n')
+	}
+	if r.Dropped > 0 {
+		fmt.Fprintf(&b, "%d older ones were dropped\n", r.Dropped)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// pageTools lists a page's tools, and then what the page says of them, in the
+// fence that the browser put around it.
+func pageTools(r browser.PageToolsResult) string {
+	if len(r.Tools) == 0 {
+		return "the page has none"
+	}
+	var b strings.Builder
+	for _, t := range r.Tools {
+		fmt.Fprintf(&b, "%s frame=%s %s", t.Tool, t.Frame, t.URL)
+		if t.ReadOnly {
+			b.WriteString(" read-only")
+		}
+		if t.Consequential {
+			b.WriteString(" consequential")
+		}
+		b.WriteByte('\n')
+	}
+	if r.More > 0 {
+		fmt.Fprintf(&b, "%d more\n", r.More)
+	}
+	return b.String() + r.Text
 }
 
 // cut answers at most n bytes of s, whole characters only, and whether that is

@@ -158,7 +158,7 @@ var tools = []tool{
 	{
 		name: "browser_import_state", action: browser.ActionImportState, hint: arranges,
 		about:  "Import cookies and storage for allowed hosts; eval, source and network log are off afterwards.",
-		params: []param{{name: "file", kind: text, about: "bare name in --files"}, {name: "state", kind: object}},
+		params: []param{{name: "file", kind: text, about: "bare name in --files"}, {name: "state", kind: object, about: "storage state {cookies, origins}"}},
 	},
 	{
 		name: "browser_close", action: ownedv1.ActionClose, hint: arranges,
