@@ -1,0 +1,387 @@
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"chaperone/internal/refusal"
+	"chaperone/internal/store"
+)
+
+// Check is a domain package's invariants, run by Verify in its own snapshot.
+type Check func(tx *store.Tx) error
+
+// VerifyOptions of Verify.
+type VerifyOptions struct {
+	Tenant        string   // "" means all
+	CheckpointDir string   // "" means that there are none
+	KeyFile       string   // whose public half may have signed checkpoints
+	Keys          []string // more public keys, in the note package's text
+	Checks        []Check
+}
+
+// Verify recomputes everything that db's log claims: each leaf from each of its
+// fields, each commitment from its opening, the whole tree and every stored
+// hash, each place, and for each checkpoint its signature and its root. It reads
+// one snapshot and changes nothing. The error tells that it could not be done;
+// what it found is the Report's.
+func Verify(ctx context.Context, db *store.DB, opts VerifyOptions) (*Report, error) {
+	r := &Report{Tenants: []Tenant{}, Problems: []Problem{}, Notes: []string{}}
+	// Before the snapshot: one that is published meanwhile covers what the
+	// snapshot doesn't have yet.
+	seen, err := readCheckpoints(r, opts)
+	if err != nil {
+		return nil, err
+	}
+	err = db.View(ctx, func(tx *store.Tx) error {
+		v := &verifier{report: r, tx: tx, opts: opts, logs: map[string]*log{}}
+		for tenant, all := range seen {
+			v.log(tenant).checkpoints = all
+		}
+		if err := v.load(); err != nil {
+			return err
+		}
+		if err := v.scan(); err != nil {
+			return err
+		}
+		if err := v.finish(sameOwner(db, opts.CheckpointDir)); err != nil {
+			return err
+		}
+		return v.checks()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// verifier walks one snapshot.
+type verifier struct {
+	report *Report
+	tx     *store.Tx
+	opts   VerifyOptions
+	logs   map[string]*log
+	mark   int64
+	last   int64 // xid of the last leaf before the mark
+	opened int64
+}
+
+// log is what is known of one tenant's.
+type log struct {
+	Tenant
+	head        *head
+	built       tree
+	stored      map[[2]int64][sha256.Size]byte // digests of tiles not met yet
+	odd         []tile                         // rebuilt, and not as stored
+	checkpoints []Checkpoint                   // not passed yet, by size
+	missing     map[string]int64               // leaf id to seq: sealed, without opening
+	erased      map[string]bool                // leaf ids that erasures tell of
+}
+
+func (v *verifier) wants(tenant string) bool { return v.opts.Tenant == "" || v.opts.Tenant == tenant }
+
+func (v *verifier) log(tenant string) *log {
+	l := v.logs[tenant]
+	if l == nil {
+		l = &log{Tenant: Tenant{Tenant: tenant}, stored: map[[2]int64][sha256.Size]byte{}, missing: map[string]int64{}, erased: map[string]bool{}}
+		l.built.full = l.compare
+		v.logs[tenant] = l
+	}
+	return l
+}
+
+// load reads what the leaves are held to.
+func (v *verifier) load() error {
+	var err error
+	if v.mark, err = mark(v.tx); err != nil {
+		v.report.problem("", -1, "the mark of what is integrated can't be read: %v", err)
+		if v.tx.Context().Err() != nil {
+			return err
+		}
+	}
+	all, err := heads(v.tx)
+	if err != nil {
+		if !errors.Is(err, refusal.Tampered) {
+			return err
+		}
+		v.report.problem("", -1, "%v", err)
+	}
+	for tenant, h := range all {
+		if v.wants(tenant) {
+			v.log(tenant).head = &h
+		}
+	}
+	rows, err := v.tx.Query("select tenant, level, n, hashes, places from audit_tile")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var tenant string
+		var t tile
+		if err := rows.Scan(&tenant, &t.level, &t.n, &t.hashes, &t.places); err != nil {
+			return err
+		}
+		if v.wants(tenant) {
+			v.log(tenant).stored[[2]int64{t.level, t.n}] = t.digest()
+		}
+	}
+	return rows.Err()
+}
+
+// digest stands for a tile's content while the leaves are walked.
+func (t tile) digest() (sum [sha256.Size]byte) {
+	h := sha256.New()
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(t.hashes))))
+	h.Write(t.hashes)
+	h.Write(t.places)
+	h.Sum(sum[:0])
+	return sum
+}
+
+// judged is a leaf that was taken apart and hashed.
+type judged struct {
+	raw
+	leaf leaf
+	hash tlog.Hash
+	err  error
+}
+
+// scan walks all leaves. While one chunk is hashed, the next one is read.
+func (v *verifier) scan() error {
+	var before <-chan []judged
+	err := scan(v.tx, func(chunk []raw) error {
+		next := judge(chunk)
+		if before != nil {
+			if err := v.chunk(<-before); err != nil {
+				<-next
+				return err
+			}
+		}
+		before = next
+		return nil
+	})
+	if before == nil || err != nil {
+		return err
+	}
+	return v.chunk(<-before)
+}
+
+// judge takes a chunk's leaves apart on another goroutine, which the receiver
+// of its one answer waits for.
+func judge(chunk []raw) <-chan []judged {
+	answer := make(chan []judged, 1)
+	go func() {
+		all := make([]judged, len(chunk))
+		for i, r := range chunk {
+			all[i].raw, all[i].hash = r, tlog.RecordHash(r.data)
+			all[i].leaf, all[i].err = decode(r.data)
+		}
+		answer <- all
+	}()
+	return answer
+}
+
+// chunk holds judged leaves to the tree, the openings and each other.
+func (v *verifier) chunk(all []judged) error {
+	var ids []string
+	for _, j := range all {
+		if len(j.leaf.sealed) > 0 && v.wants(j.tenant) {
+			ids = append(ids, j.leaf.id)
+		}
+	}
+	bodies, err := openings(v.tx, ids)
+	if err != nil {
+		return err
+	}
+	v.opened += int64(len(bodies))
+	for _, j := range all {
+		if j.xid < v.mark {
+			v.last = j.xid
+		}
+		if v.wants(j.tenant) {
+			v.leaf(v.log(j.tenant), j, bodies)
+		}
+	}
+	return nil
+}
+
+// leaf adds one leaf to its log.
+func (v *verifier) leaf(l *log, j judged, bodies map[string]string) {
+	seq := int64(-1)
+	if j.xid < v.mark {
+		seq = l.built.size
+		l.built.append(j.hash, j.place)
+		l.pass(v.report)
+	} else {
+		l.Unsequenced++
+	}
+	switch {
+	case j.err != nil:
+		v.report.problem(j.tenant, seq, "its text is no leaf")
+		return
+	case j.leaf.tenant != j.tenant:
+		v.report.problem(j.tenant, seq, "it belongs to another tenant's log")
+	}
+	if j.leaf.kind == KindErased {
+		l.erased[j.leaf.subject] = true
+	}
+	if len(j.leaf.sealed) == 0 {
+		return
+	}
+	body, there := bodies[j.leaf.id]
+	if !there {
+		l.missing[j.leaf.id] = seq
+		return
+	}
+	if values, err := decodeOpenings(body); err != nil || !j.leaf.opens(values) {
+		v.report.problem(j.tenant, seq, "its sealed values aren't what it commits to")
+	}
+}
+
+// pass compares the checkpoints of the size that the log has just reached.
+func (l *log) pass(r *Report) {
+	for len(l.checkpoints) > 0 && l.checkpoints[0].Size == l.built.size {
+		c := l.checkpoints[0]
+		l.checkpoints = l.checkpoints[1:]
+		if l.built.root() != c.Root {
+			r.problem(l.Tenant.Tenant, -1, "its first %d records aren't those of checkpoint %d: altered, reordered, forked or rebuilt", c.Size, c.Number)
+			continue
+		}
+		l.Checkpoints++
+		l.Covered = c.Size
+	}
+}
+
+// compare holds a rebuilt tile to the stored one.
+func (l *log) compare(t tile) {
+	key := [2]int64{t.level, t.n}
+	if digest, there := l.stored[key]; !there || digest != t.digest() {
+		l.odd = append(l.odd, t)
+	}
+	delete(l.stored, key)
+}
+
+// finish compares what only the end tells.
+func (v *verifier) finish(sameOwner bool) error {
+	for _, tenant := range slices.Sorted(maps.Keys(v.logs)) {
+		l := v.logs[tenant]
+		l.Records, l.SameOwner = l.built.size, sameOwner && l.Checkpoints > 0
+		root := l.built.root()
+		l.Root = root.String()
+		switch {
+		case l.head == nil && l.Records > 0:
+			v.report.problem(tenant, -1, "the tree's head is gone")
+		case l.head != nil && l.head.size != l.Records:
+			v.report.problem(tenant, -1, "the tree's head has %d records and the log %d: cut, or added to", l.head.size, l.Records)
+		case l.head != nil && l.head.root != root:
+			v.report.problem(tenant, -1, "the records don't make the tree's head")
+		}
+		for _, t := range l.built.partial() {
+			l.compare(t)
+		}
+		if err := v.oddTiles(l); err != nil {
+			return err
+		}
+		for key := range l.stored {
+			v.report.problem(tenant, -1, "stored hashes that no record makes (tile %d/%d)", key[0], key[1])
+		}
+		for _, c := range l.checkpoints {
+			v.report.problem(tenant, -1, "checkpoint %d covers %d records and the log has %d: its tail was cut", c.Number, c.Size, l.Records)
+		}
+		v.missing(l)
+		v.report.Tenants = append(v.report.Tenants, l.Tenant)
+		v.report.limits(l.Tenant)
+	}
+	if v.mark > 0 && v.last != v.mark-1 {
+		v.report.problem("", -1, "the mark of what is integrated was moved, or records before it are gone")
+	}
+	return v.orphans()
+}
+
+// missing tells openings that are gone without an erasure.
+func (v *verifier) missing(l *log) {
+	for id, seq := range l.missing {
+		if l.erased[id] {
+			l.Erased++
+			continue
+		}
+		v.report.problem(l.Tenant.Tenant, seq, "its sealed values are gone, and no event tells their erasure")
+	}
+}
+
+// orphans tells openings that belong to no leaf.
+func (v *verifier) orphans() error {
+	if v.opts.Tenant != "" {
+		return nil // the table doesn't tell whose they are
+	}
+	var total int64
+	if err := v.tx.QueryRow("select count(*) from audit_opening").Scan(&total); err != nil {
+		return err
+	}
+	if total != v.opened {
+		v.report.problem("", -1, "%d sealed values belong to no record", total-v.opened)
+	}
+	return nil
+}
+
+// oddTiles names the records whose stored hash or place isn't the rebuilt one.
+func (v *verifier) oddTiles(l *log) error {
+	const named = 8 // tiles; a log that was rebuilt as a whole needs no more
+	for i, t := range l.odd {
+		if i == named {
+			v.report.problem(l.Tenant.Tenant, -1, "%d more tiles of stored hashes differ", len(l.odd)-named)
+			break
+		}
+		was, err := loadTile(v.tx, l.Tenant.Tenant, t.level, t.n)
+		if err != nil {
+			v.report.problem(l.Tenant.Tenant, -1, "stored hashes are gone (tile %d/%d)", t.level, t.n)
+			continue
+		}
+		v.oddTile(l.Tenant.Tenant, t, was)
+	}
+	return nil
+}
+
+func (v *verifier) oddTile(tenant string, t, was tile) {
+	if len(t.hashes) != len(was.hashes) || len(t.places) != len(was.places) {
+		v.report.problem(tenant, -1, "stored hashes have another number than the records (tile %d/%d)", t.level, t.n)
+		return
+	}
+	for i := range len(t.hashes) / tlog.HashSize {
+		same := string(t.hashes[i*tlog.HashSize:][:tlog.HashSize]) == string(was.hashes[i*tlog.HashSize:][:tlog.HashSize])
+		placed := t.level > 0 || string(t.places[i*placeBytes:][:placeBytes]) == string(was.places[i*placeBytes:][:placeBytes])
+		switch at := t.n*tileWidth + int64(i); {
+		case same && placed:
+		case t.level > 0:
+			v.report.problem(tenant, -1, "a stored hash differs (tile %d/%d, hash %d)", t.level, t.n, i)
+		case !same:
+			v.report.problem(tenant, at, "it isn't the record that was integrated here: altered, moved or replaced")
+		default:
+			v.report.problem(tenant, at, "it was moved to another place")
+		}
+	}
+}
+
+// checks runs the domain packages' invariants in the same snapshot.
+func (v *verifier) checks() error {
+	for _, check := range v.opts.Checks {
+		err := check(v.tx)
+		switch {
+		case err == nil:
+		case v.tx.Context().Err() != nil:
+			return err
+		case errors.Is(err, refusal.OlderDatabase):
+			v.report.note("an invariant was not checked: %v", err)
+		default:
+			v.report.problem("", -1, "an invariant doesn't hold: %v", err)
+		}
+	}
+	return nil
+}
