@@ -78,6 +78,9 @@ func (b *Browser) Do(ctx context.Context, a ownedv1.Action) (Answer, error) {
 		f.Rule, f.Fix = "actions", "actions: […, "+a.Name()+"]"
 		return Answer{}, f
 	}
+	if f := b.guarded(a.Name()); f != nil {
+		return Answer{}, f
+	}
 	if _, has := ctx.Deadline(); !has {
 		limit := b.config.Timeout
 		if limit <= 0 {

@@ -36,6 +36,7 @@ func attached(parent *session, e target.EventAttachedToTarget) {
 	switch s.kind {
 	case "page":
 		if e.TargetInfo.Subtype == "" && !b.arrived(s, e.TargetInfo) {
+			s.post(runtime.RunIfWaitingForDebugger.Method, nil)
 			return
 		}
 	case "iframe":

@@ -34,6 +34,7 @@ type Browser struct {
 	tabs      []*tab // live ones, in the order they came
 	used      map[string]bool
 	nextRef   int64 // of a snapshot; one is never given twice in a run
+	imported  bool  // state was: see secretive
 	active    *tab  // nil: none
 	lost      refusal.Code
 	launched  bool

@@ -1,9 +1,12 @@
 package browser_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -94,4 +97,52 @@ func asFailure(t *testing.T, err error) *browser.Failure {
 		t.Fatalf("got %v, want a failure", err)
 	}
 	return f
+}
+
+// eventually waits for a condition, for at most ten seconds.
+func eventually(t *testing.T, ready func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ready(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it never came true")
+		}
+	}
+}
+
+// renderers lists the host's ids of the renderer processes below a box's init.
+func renderers(t *testing.T, init int) []int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := map[int]int{}
+	renders := map[int]bool{}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		parent[pid], _ = strconv.Atoi(fields[1])
+		line, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		renders[pid] = err == nil && bytes.Contains(line, []byte("--type=renderer"))
+	}
+	var list []int
+	for pid := range renders {
+		if !renders[pid] {
+			continue
+		}
+		for up := pid; up > 1; up = parent[up] {
+			if up == init {
+				list = append(list, pid)
+				break
+			}
+		}
+	}
+	return list
 }

@@ -2,10 +2,12 @@ package browser
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json"
@@ -32,7 +34,7 @@ type conn struct {
 	end     sync.Once
 	workers sync.WaitGroup
 	event   func(method, session string, params jsontext.Value) error // an error ends the run
-	over    func(method, session string, head []byte)                 // an oversized event was skipped
+	over    func(method, session string, rest []byte)                 // an oversized event was skipped
 
 	mu      sync.Mutex // guards what follows
 	next    int64
@@ -168,11 +170,11 @@ func decodeMessage(frame []byte) (message, error) {
 }
 
 // skipped fails the call that an oversized answer belonged to, or tells of the
-// event by what its head says.
-func (c *conn) skipped(head []byte) {
-	m := scanHead(head)
+// event by what its head and its tail say.
+func (c *conn) skipped(rest []byte) {
+	m := scanHead(rest)
 	if m.ID == 0 {
-		c.over(m.Method, m.Session, head)
+		c.over(m.Method, tailSession(rest), rest)
 		return
 	}
 	c.mu.Lock()
@@ -184,8 +186,18 @@ func (c *conn) skipped(head []byte) {
 	}
 }
 
-// scanHead reads the members id and method that lead a cut message, and the
-// session where the head still shows it.
+// tailSession reads the session that ends an event.
+func tailSession(rest []byte) string {
+	const key = `"sessionId":"`
+	at := bytes.LastIndex(rest, []byte(key))
+	id, ends := strings.CutSuffix(string(rest[max(0, at):]), `"}`)
+	if at < 0 || !ends {
+		return ""
+	}
+	return id[len(key):]
+}
+
+// scanHead reads the id or the method that leads a cut message.
 func scanHead(head []byte) (m message) {
 	d := jsontext.NewDecoder(&cut{head}, lenientText)
 	if tok, err := d.ReadToken(); err != nil || tok.Kind() != '{' {
@@ -205,17 +217,12 @@ func scanHead(head []byte) (m message) {
 			if m.ID, err = tok.Int(); err != nil {
 				return m
 			}
-		case "method", "sessionId":
-			key := name.String()
+		case "method":
 			tok, err := d.ReadToken()
 			if err != nil || tok.Kind() != '"' {
 				return m
 			}
-			if key == "method" {
-				m.Method = tok.String()
-			} else {
-				m.Session = tok.String()
-			}
+			m.Method = tok.String()
 		default:
 			return m // params or result: the rest was cut off
 		}

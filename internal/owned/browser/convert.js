@@ -19,8 +19,8 @@ function (limit) {
     return '[' + parts.join(',') + ']';
   };
   const describe = (node) => {
-    if (node.nodeType === 3) return '#text ' + node.data.slice(0, 80);
-    if (node.nodeType !== 1) return node.nodeName;
+    if (node.nodeType === 3 && typeof node.data === 'string') return '#text ' + node.data.slice(0, 80);
+    if (node.nodeType !== 1 || typeof node.getAttribute !== 'function') return node.nodeName;
     let s = '<' + node.localName;
     for (const name of ['id', 'class', 'name', 'type', 'href']) {
       const value = node.getAttribute(name);
@@ -28,17 +28,21 @@ function (limit) {
     }
     return s + '>';
   };
+  // Tags, not instanceof: values of frames and popups have classes of their own.
+  const tag = (v) => Object.prototype.toString.call(v).slice(8, -1);
   const object = (v) => {
-    if (v instanceof Date) return isNaN(v) ? out('null') : quote(v.toISOString());
-    if (v instanceof Number || v instanceof String || v instanceof Boolean) return write(v.valueOf());
-    if (typeof Node === 'function' && v instanceof Node) return quote(describe(v));
-    if (typeof Window === 'function' && v instanceof Window) return quote('[object Window]');
-    if (v instanceof Error) return quote(String(v.name) + ': ' + String(v.message));
-    if (v instanceof RegExp) return quote(String(v));
-    if (v instanceof ArrayBuffer) return list(new Uint8Array(v));
-    if (ArrayBuffer.isView(v)) return list(v instanceof DataView ? new Uint8Array(v.buffer, v.byteOffset, v.byteLength) : v);
-    if (Array.isArray(v) || v instanceof Map || v instanceof Set) return list(v);
-    if (typeof NodeList === 'function' && (v instanceof NodeList || v instanceof HTMLCollection)) return list(v);
+    if (typeof v.nodeType === 'number' && typeof v.nodeName === 'string') return quote(describe(v));
+    switch (tag(v)) {
+      case 'Date': return isNaN(v) ? out('null') : quote(v.toISOString());
+      case 'Number': case 'String': case 'Boolean': case 'BigInt': return write(v.valueOf());
+      case 'Window': return quote('[object Window]');
+      case 'Error': case 'DOMException': return quote(String(v.name) + ': ' + String(v.message));
+      case 'RegExp': return quote(String(v));
+      case 'ArrayBuffer': return list(new Uint8Array(v));
+      case 'DataView': return list(new Uint8Array(v.buffer, v.byteOffset, v.byteLength));
+      case 'Map': case 'Set': case 'NodeList': case 'HTMLCollection': return list(v);
+    }
+    if (ArrayBuffer.isView(v) || Array.isArray(v)) return list(v);
     if (typeof v.toJSON === 'function') return write(v.toJSON());
     const parts = [];
     for (const key of Object.keys(v)) {

@@ -115,6 +115,19 @@ func (b *Browser) copyOut(file, name string) (string, error) {
 // started, so that it can tell the outcome. More time is no error.
 const downloadTime = 2 * time.Second
 
+func (b *Browser) downloadCount() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.downloads)
+}
+
+// awaitDownload waits until one more download than before is announced.
+func (b *Browser) awaitDownload(ctx context.Context, before int) {
+	ctx, cancel := context.WithTimeout(ctx, downloadTime)
+	defer cancel()
+	_ = b.until(ctx, func() bool { return len(b.downloads) > before || before == maxDownloads })
+}
+
 // settleDownloads waits until what the action started to download is announced,
 // and saved or refused.
 func (t *tab) settleDownloads(ctx context.Context) {

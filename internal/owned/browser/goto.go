@@ -55,7 +55,7 @@ func goTo(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	started := time.Now()
+	started, downloads := time.Now(), on.b.downloadCount()
 	on.sent = true
 	to, err := cdp.Call(ctx, t.s, page.Navigate, page.NavigateParams{URL: url})
 	if d, found := t.deniedSince(started); found {
@@ -65,6 +65,7 @@ func goTo(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 	case err != nil:
 		return nil, err
 	case to.IsDownload:
+		on.b.awaitDownload(ctx, downloads)
 		t.settleDownloads(ctx)
 		return nil, failed(refusal.Failed, "it is a download, not a page")
 	case to.ErrorText != "":

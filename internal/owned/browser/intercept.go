@@ -52,6 +52,9 @@ func (b *Browser) paused(params jsontext.Value) error {
 			}
 			b.mu.Unlock()
 		}
+		if b.serve(r) {
+			return nil
+		}
 		b.engine.post(fetch.ContinueRequest.Method, fetch.ContinueRequestParams{RequestID: r.ID})
 		return nil
 	}

@@ -28,6 +28,7 @@ type tab struct {
 
 	console  lines
 	network  netLog
+	planted  string  // a URL that importState answers with an empty document
 	dialog   *Dialog // open and not yet settled
 	dialogS  *session
 	heading  heading  // of its main frame's last navigation

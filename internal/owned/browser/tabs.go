@@ -263,7 +263,7 @@ func closeAll(ctx context.Context, on *act, _ ownedv1.Action) (any, error) {
 	b := on.b
 	b.mu.Lock()
 	tabs, in := slices.Clone(b.tabs), b.context
-	b.launched, b.active, b.lost = false, nil, ""
+	b.launched, b.active, b.lost, b.context = false, nil, "", ""
 	b.mu.Unlock()
 	for _, t := range tabs {
 		if err := b.shut(ctx, t); err != nil {
