@@ -9,7 +9,9 @@ import (
 // Mount is a directory of registrations and the sessions made from it: one for
 // each run, which keeps its sequence for as long as the registration lasts.
 type Mount struct {
-	dir string
+	dir  string
+	life context.Context // ends at Close, and with it every wait for a registration
+	end  context.CancelFunc
 
 	mu   sync.Mutex
 	runs map[ids]*seat
@@ -27,13 +29,19 @@ type seat struct {
 }
 
 // NewMount names the directory; it isn't looked at before it is needed.
-func NewMount(dir string) *Mount { return &Mount{dir: dir, runs: map[ids]*seat{}} }
+func NewMount(dir string) *Mount {
+	life, end := context.WithCancel(context.Background())
+	return &Mount{dir: dir, life: life, end: end, runs: map[ids]*seat{}}
+}
 
 // Session answers the session of exactly this run and engagement: the one it
 // has, or a new one from the registration it waits for (see [WaitRegistration]).
 // A session that is over stays over, also when the run's registration was
 // replaced: each turn of an agent is a run of its own.
 func (m *Mount) Session(ctx context.Context, engagementID, runID string) (*Session, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(m.life, stop)()
 	s := m.seat(ids{engagementID, runID})
 	select {
 	case <-s.token:
@@ -48,7 +56,10 @@ func (m *Mount) Session(ctx context.Context, engagementID, runID string) (*Sessi
 		if err := s.session.reg.unchanged(); err != nil {
 			s.session.end(err)
 		}
-		return s.session, s.session.Err()
+		if err := s.session.Err(); err != nil {
+			return nil, err
+		}
+		return s.session, nil
 	}
 	reg, err := WaitRegistration(ctx, m.dir, engagementID, runID)
 	if err != nil {
@@ -72,8 +83,9 @@ func (m *Mount) seat(id ids) *seat {
 	return s
 }
 
-// Close ends every session.
+// Close ends every session, and every wait for one with context.Canceled.
 func (m *Mount) Close() error {
+	m.end()
 	m.mu.Lock()
 	runs := m.runs
 	m.runs = map[ids]*seat{}
