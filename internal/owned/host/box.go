@@ -76,7 +76,7 @@ func assemble(ctx context.Context, c Config, record func(scope.Record)) (*machin
 func (m *machine) done() <-chan struct{} { return m.browser.Done() }
 
 // exitTime is how long an engine whose pipe has ended gets to end as well.
-const exitTime = 2 * time.Second
+const exitTime = 500 * time.Millisecond
 
 // why says why the machine ended by itself. The box knows better than the
 // browser, which only sees its pipe end.

@@ -378,7 +378,8 @@ def hold(registration, site):
     s.act("goto", {"url": site + "/form"})
     print("holding", flush=True)
     while True:
-        s.act("eval_js", {"expression": "new Promise(done => setTimeout(() => done(1), 300))"})
+        if s.act("eval_js", {"expression": "new Promise(done => setTimeout(() => done(1), 300))"}) != {"result": 1}:
+            return  # the browser is gone
         print("acted", flush=True)
 
 
