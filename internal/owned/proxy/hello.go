@@ -10,7 +10,7 @@ import (
 type hello struct {
 	name      string // the server name; "" where there is none
 	named     bool
-	encrypted bool // the real server name may be another one (ECH)
+	encrypted bool // by the draft of ECH, which replaced the name instead of covering it
 }
 
 const (
@@ -18,8 +18,7 @@ const (
 	maxRecord        = 1 << 14 // of a plaintext record's fragment
 	maxHello         = 64 << 10
 	extServerName    = 0
-	extECH           = 0xfe0d
-	extESNI          = 0xffce // its draft
+	extESNI          = 0xffce
 	handshakeHello   = 1
 	nameTypeHost     = 0
 	recordHeaderSize = 5
@@ -97,6 +96,12 @@ func (w *wire) uint16() (int, bool) {
 	return int(binary.BigEndian.Uint16(field)), true
 }
 
+// An encrypted_client_hello extension isn't looked at. Chromium sends one with
+// every ClientHello, filled with noise (GREASE), which nothing on the way can
+// tell from a real one, and no switch turns it off. A real one needs a key from
+// the DNS, which the box hasn't got, and its outer name is another host's, which
+// the comparison with the tunnel's host refuses.
+
 // parseHello reads the body of a ClientHello (RFC 8446, 4.1.2). Two extensions
 // of one kind are refused: which of them counts is the server's guess.
 func parseHello(body []byte) (h hello, ok bool) {
@@ -128,7 +133,7 @@ func parseHello(body []byte) (h hello, ok bool) {
 			return h, false
 		}
 		switch kind {
-		case extECH, extESNI:
+		case extESNI:
 			h.encrypted = true
 		case extServerName:
 			if h.name, ok = serverName(data); !ok {

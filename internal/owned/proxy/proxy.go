@@ -122,8 +122,10 @@ func (p *Proxy) newServer(h http.Handler) *http.Server {
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		BaseContext:       func(net.Listener) context.Context { return p.ctx },
-		ErrorLog:          log.New(io.Discard, "", 0),
+		// `OPTIONS *` is judged like any other request, and refused.
+		DisableGeneralOptionsHandler: true,
+		BaseContext:                  func(net.Listener) context.Context { return p.ctx },
+		ErrorLog:                     log.New(io.Discard, "", 0),
 	}
 }
 
