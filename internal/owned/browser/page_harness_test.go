@@ -52,7 +52,7 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // desk is one engine with its browser and its site.
 type desk struct {
-	*testing.T
+	testing.TB
 	b     *browser.Browser
 	pages *pages
 	pid   int
@@ -92,14 +92,14 @@ allow:
 `
 
 // sit starts an engine without a box: these tests are about pages.
-func sit(t *testing.T, body map[string]string, options ...func(*browser.Config)) *desk {
+func sit(t testing.TB, body map[string]string, options ...func(*browser.Config)) *desk {
 	t.Helper()
 	return sitIn(t, everything, body, options...)
 }
 
-func sitIn(t *testing.T, rules string, body map[string]string, options ...func(*browser.Config)) *desk {
+func sitIn(t testing.TB, rules string, body map[string]string, options ...func(*browser.Config)) *desk {
 	t.Helper()
-	d := &desk{T: t, pages: &pages{body: body, other: map[string]http.HandlerFunc{}}}
+	d := &desk{TB: t, pages: &pages{body: body, other: map[string]http.HandlerFunc{}}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ func (d *desk) snapshot(a browser.Snapshot) string {
 // with is the desk for a subtest.
 func (d *desk) with(t *testing.T) *desk {
 	c := *d
-	c.T = t
+	c.TB = t
 	return &c
 }
 
@@ -258,4 +258,10 @@ func (d *desk) wantSoon(expression, want string) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	d.want(expression, want)
+}
+
+func (p *pages) handle(path string, h http.HandlerFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.other[path] = h
 }
