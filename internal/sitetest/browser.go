@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -19,11 +20,13 @@ import (
 // Options says how a run is started. The zero value allows every port of
 // 127.0.0.1 and localhost over http and ws.
 type Options struct {
-	Scope  string                // YAML; "" is the default above
-	Roots  *x509.CertPool        // what the proxy verifies upstream TLS with
-	Limits jail.Limits           // zero fields: the defaults
-	Config func(*browser.Config) // last changes to the browser's configuration
-	Record func(scope.Record)    // sees each decision of both layers
+	Scope string         // YAML; "" is the default above
+	Roots *x509.CertPool // what the proxy verifies upstream TLS with
+	// Resolve answers names; nil: the system's resolver.
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+	Limits  jail.Limits           // zero fields: the defaults
+	Config  func(*browser.Config) // last changes to the browser's configuration
+	Record  func(scope.Record)    // sees each decision of both layers
 }
 
 const anyLoopback = `engagement: sitetest
@@ -52,7 +55,7 @@ func Start(ctx context.Context, o Options) (*Run, error) {
 		return nil, err
 	}
 	r := &Run{Scope: s}
-	r.proxy, err = proxy.New(proxy.Config{Scope: s, RootCAs: o.Roots, Record: func(rec scope.Record) {
+	r.proxy, err = proxy.New(proxy.Config{Scope: s, Resolve: o.Resolve, RootCAs: o.Roots, Record: func(rec scope.Record) {
 		if o.Record != nil {
 			o.Record(rec)
 		}

@@ -115,7 +115,7 @@ func TestCaseLargeSource(t *testing.T) {
 	if got := must(t, run, ownedv1.PageSource{}).Result.(ownedv1.SourceResult).Bytes; got < 5e6 {
 		t.Errorf("%d bytes", got)
 	}
-	must(t, run, ownedv1.EvalJS{Expression: `void (document.body.textContent = 'a'.repeat(40e6))`})
+	must(t, run, ownedv1.EvalJS{Expression: `document.body.hidden = true; void (document.body.textContent = 'a'.repeat(40e6))`})
 	start := time.Now()
 	if f := fails(t, run, ownedv1.PageSource{}); f.Reason != refusal.TooLarge || f.Code != refusal.BrowserActionFailed {
 		t.Errorf("got %v", f)

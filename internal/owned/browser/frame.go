@@ -13,6 +13,9 @@ const maxFrames = 2000
 func (t *tab) swapped(s *session, info *target.Info) {
 	id := cdp.FrameID(info.TargetID)
 	f := t.frames[id]
+	if f == t.main() {
+		return // no engine says so of a page
+	}
 	if f == nil {
 		if len(t.frames) >= maxFrames {
 			return
@@ -26,14 +29,14 @@ func (t *tab) swapped(s *session, info *target.Info) {
 // left forgets the frames that a session rendered, once it is gone.
 func (t *tab) left(s *session) {
 	for id, f := range t.frames {
-		if f.s == s {
+		if f.s == s && f != t.main() {
 			delete(t.frames, id)
 		}
 	}
 }
 
 func frameAttached(s *session, e page.EventFrameAttached) {
-	if t := s.tab; t != nil && t.frames[e.FrameID] == nil && len(t.frames) < maxFrames {
+	if t := s.tab; t != nil && e.FrameID != "" && t.frames[e.FrameID] == nil && len(t.frames) < maxFrames {
 		t.frames[e.FrameID] = &frame{tab: t, s: s, id: e.FrameID, parent: e.ParentFrameID}
 	}
 }
@@ -56,8 +59,12 @@ func frameDetached(s *session, e page.EventFrameDetached) {
 	s.b.wake()
 }
 
-// forget drops a frame and those below it.
+// forget drops a frame and those below it, never the main one: a tab has one
+// whatever the engine says.
 func (t *tab) forget(f *frame) {
+	if f == t.main() {
+		return
+	}
 	delete(t.frames, f.id)
 	for _, below := range t.frames {
 		if below.parent == f.id {
@@ -69,7 +76,7 @@ func (t *tab) forget(f *frame) {
 // frameNavigated takes a committed document.
 func frameNavigated(s *session, e page.EventFrameNavigated) {
 	t := s.tab
-	if t == nil || e.Frame == nil {
+	if t == nil || e.Frame == nil || e.Frame.ID == "" {
 		return
 	}
 	f := t.frames[e.Frame.ID]
@@ -81,7 +88,7 @@ func frameNavigated(s *session, e page.EventFrameNavigated) {
 		t.frames[f.id] = f
 	}
 	for _, below := range t.frames {
-		if below.parent == f.id {
+		if below.parent == f.id && below != f {
 			t.forget(below) // the document that held it is gone
 		}
 	}

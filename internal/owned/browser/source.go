@@ -41,7 +41,7 @@ func pageSource(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 		return t.sourcePart(ctx, q, on.b.resultLimit())
 	}
 	limit := on.b.resultLimit()
-	p, err := t.source(ctx, "", 0, limit)
+	p, err := t.source(ctx, "", 0, limit, true)
 	switch {
 	case err != nil:
 		return nil, err
@@ -62,23 +62,24 @@ func (t *tab) sourcePart(ctx context.Context, q SourcePart, limit int) (any, err
 	if q.MaxBytes == 0 {
 		q.MaxBytes = DefaultSourceBytes
 	}
-	p, err := t.source(ctx, q.Frame, q.Offset, min(q.MaxBytes, limit))
+	p, err := t.source(ctx, q.Frame, q.Offset, min(q.MaxBytes, limit), false)
 	if err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// source reads a document, cut in the page. A document that is torn down under the
+// source reads a document, cut in the page, or none of it where whole is asked for
+// and more than limit. A document that is torn down under the
 // read is read again, once its successor is loaded.
-func (t *tab) source(ctx context.Context, id string, offset, limit int) (SourcePartResult, error) {
+func (t *tab) source(ctx context.Context, id string, offset, limit int, whole bool) (SourcePartResult, error) {
 	var p SourcePartResult
 	for {
 		f := t.frameOf(id)
 		if f == nil {
 			return p, failed(refusal.NotFound, "no frame has that id; frames lists them")
 		}
-		v, err := t.callIn(ctx, f, `(from, limit) => lib.source(from, limit)`, offset, limit)
+		v, err := t.callIn(ctx, f, `(...how) => lib.source(...how)`, offset, limit, whole)
 		if errors.Is(err, errDestroyed) && ctx.Err() == nil {
 			if err := t.loadedNow(ctx); err != nil {
 				return p, err

@@ -1,9 +1,10 @@
-// A part of the document's text, cut at code points. Offsets and sizes count
-// UTF-8 bytes of the whole.
-lib.source = (from, limit) => {
+// A part of the document's text, cut at code points; nothing of one that was
+// wanted whole and is larger. Offsets and sizes count UTF-8 bytes of the whole.
+lib.source = (from, limit, whole) => {
   let text = document.documentElement?.outerHTML ?? '';
   if (document.doctype) text = new XMLSerializer().serializeToString(document.doctype) + '\n' + text;
   const all = new TextEncoder().encode(text);
+  if (whole && all.length > limit) return { html: '', bytes: all.length, offset: 0, next: 1, url: location.href };
   const inside = (i) => i < all.length && (all[i] & 0xc0) === 0x80;
   let start = Math.min(from, all.length);
   while (inside(start)) start--;
