@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/net/publicsuffix"
 
@@ -63,6 +64,10 @@ func (r *reader) want(n *node, key string, k kind) bool {
 			hint = "; put it in quotes"
 		}
 		r.fail(n, key, "must be %s, not %s%s", k, n.kind, hint)
+		return false
+	}
+	if !utf8.ValidString(n.text) {
+		r.fail(n, key, "must be UTF-8")
 		return false
 	}
 	return true

@@ -1,14 +1,14 @@
 package scope
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"chaperone/internal/canon"
 )
 
 // file is a scope in its canonical form: defaults left out, hosts and lists
@@ -89,15 +89,13 @@ func portNames(spans []span) (list []string) {
 // sealed computes the digest, after which the scope never changes.
 func (s *Scope) sealed() *Scope {
 	text, err := json.Marshal(s.file())
-	canonical := jsontext.Value(text)
 	if err == nil {
-		err = canonical.Canonicalize() // RFC 8785
+		text, err = canon.Canonicalize(text)
 	}
 	if err != nil {
 		panic("scope: a parsed scope has no canonical form: " + err.Error())
 	}
-	sum := sha256.Sum256(canonical)
-	s.digest = "sha256:" + hex.EncodeToString(sum[:])
+	s.digest = canon.Digest(text)
 	return s
 }
 
