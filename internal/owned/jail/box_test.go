@@ -167,7 +167,17 @@ func TestListener(t *testing.T) {
 // TestBrowserReachesTheProxyOnly loads a page through a proxy on the listener,
 // and a file of the host.
 func TestBrowserReachesTheProxyOnly(t *testing.T) {
-	b := startChromium(t)
+	for engine, more := range map[string][]string{
+		jail.UsualEngine:             nil,
+		"/usr/lib/chromium/chromium": {"--headless=new", "--disable-features=HttpsUpgrades"},
+	} {
+		t.Run(filepath.Base(engine), func(t *testing.T) {
+			reachProxyOnly(t, start(t, jail.Config{Engine: engine, Args: append(more, flags...)}))
+		})
+	}
+}
+
+func reachProxyOnly(t *testing.T, b boxed) {
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "<title>%s</title>", r.URL)
 	})}
