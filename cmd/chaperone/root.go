@@ -26,6 +26,7 @@ func newRoot(a *app) *cobra.Command {
 		newBrowseCmd(a),
 		newMCPCmd(a),
 		newHostCmd(a),
+		newScopeCmd(a),
 		newQualifyCmd(a),
 		newDoctorCmd(a),
 	)
