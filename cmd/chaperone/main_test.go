@@ -19,6 +19,10 @@ import (
 // asCommand makes this test's own executable behave as the command.
 const asCommand = "CHAPERONE_TEST_COMMAND"
 
+// prompt lets a process under the race detector end at once: by itself it stays
+// for a second.
+const prompt = "GORACE=atexit_sleep_ms=0"
+
 func TestMain(m *testing.M) {
 	jail.Init()
 	if os.Getenv(asCommand) != "" {
@@ -35,7 +39,7 @@ func command(t testing.TB, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self, args...)
-	cmd.Env = append(os.Environ(), asCommand+"=1", "CHAPERONE_HOME="+filepath.Join(t.TempDir(), "home"))
+	cmd.Env = append(os.Environ(), asCommand+"=1", prompt, "CHAPERONE_HOME="+filepath.Join(t.TempDir(), "home"))
 	return cmd
 }
 
@@ -78,6 +82,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("CHAPERONE_HOME", filepath.Join(env.WorkDir, "home"))
+			env.Vars = append(env.Vars, prompt)
 			env.Setenv("LIBRARY", library)
 			env.Setenv("LIBRARY_HOST", strings.TrimPrefix(library, "http://"))
 			env.Setenv("OFFICE", office)
