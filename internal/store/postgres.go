@@ -18,7 +18,7 @@ const (
 	// migrationLock is the advisory lock under which nodes create and migrate.
 	migrationLock = 0x63686170
 	// maxOrders is how often Update asks for another order before it gives up.
-	maxOrders = 64
+	maxOrders = 500
 )
 
 // PostgreSQL's answers that Update and explain know.
@@ -86,7 +86,10 @@ func (db *DB) migratePostgres(ctx context.Context, migrate bool) error {
 // postgresVersion answers the schema's version, 0 where it has none.
 func postgresVersion(ctx context.Context, tx *sql.Tx) (int, error) {
 	var there bool
-	err := tx.QueryRowContext(ctx, "select to_regclass('store_migration') is not null").Scan(&there)
+	// From the table itself: to_regclass would answer from a cache that misses
+	// what another node committed while this one waited for the lock.
+	err := tx.QueryRowContext(ctx, `select exists (select from pg_class
+		where relname='store_migration' and relnamespace=current_schema()::regnamespace)`).Scan(&there)
 	if err != nil || !there {
 		return 0, err
 	}
@@ -102,7 +105,7 @@ func (db *DB) updatePostgres(ctx context.Context, fn func(*Tx) error) error {
 			return err
 		}
 		// Those that collided must not meet again at once.
-		pause := time.NewTimer(rand.N(time.Duration(min(order, 20)) * time.Millisecond))
+		pause := time.NewTimer(rand.N(time.Duration(min(order, 50)) * time.Millisecond))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

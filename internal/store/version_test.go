@@ -1,0 +1,80 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"chaperone/internal/refusal"
+	"chaperone/internal/store"
+	"chaperone/internal/storetest"
+)
+
+// script changes a database behind the store's back.
+func script(t *testing.T, url string, statements ...string) {
+	t.Helper()
+	driver := "sqlite"
+	if strings.HasPrefix(url, "postgres:") {
+		driver = "pgx"
+	}
+	db, err := sql.Open(driver, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, s := range statements {
+		if _, err := db.Exec(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestNewerDatabaseIsRefused(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		storetest.Open(t, url, store.Options{})
+		script(t, url, "insert into store_migration (version, name) values (9999, 'future')")
+		for _, migrate := range []bool{false, true} {
+			if _, err := store.Open(context.Background(), url, store.Options{Migrate: migrate}); !errors.Is(err, refusal.NewerDatabase) {
+				t.Errorf("migrate %v: got %v, want newer_database", migrate, err)
+			}
+		}
+	})
+}
+
+func TestOlderDatabaseIsUsedOrMigrated(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		first := storetest.Open(t, url, store.Options{})
+		table(t, first)
+		// As a version before the last migrations left it.
+		script(t, url, "drop table owned_run", "drop table owned_action", "drop table owned_decision", "delete from store_migration where version > 1")
+		older := storetest.Open(t, url, store.Options{})
+		if !older.Older() || count(t, older) != 0 {
+			t.Errorf("got older %v, want it used as it is", older.Older())
+		}
+		err := older.Update(context.Background(), func(tx *store.Tx) error {
+			_, err := tx.Exec("delete from owned_run")
+			return err
+		})
+		if !errors.Is(err, refusal.OlderDatabase) || !strings.Contains(err.Error(), "chaperone serve") {
+			t.Errorf("got %v, want older_database that names chaperone serve", err)
+		}
+		migrated := storetest.Open(t, url, store.Options{Migrate: true})
+		if err := migrated.Update(context.Background(), func(tx *store.Tx) error {
+			_, err := tx.Exec("delete from owned_run")
+			return err
+		}); err != nil || migrated.Older() {
+			t.Errorf("after the migration: %v", err)
+		}
+	})
+}
+
+func TestAnotherProgramsDatabaseIsRefused(t *testing.T) {
+	path := storetest.SQLite(t)
+	script(t, path, "create table music (title text)", "insert into music values ('x')")
+	if _, err := store.Open(context.Background(), path, store.Options{Migrate: true}); err == nil || !strings.Contains(err.Error(), "another program") {
+		t.Errorf("got %v, want it refused", err)
+	}
+	script(t, path, "insert into music values ('y')")
+}
