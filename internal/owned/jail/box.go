@@ -33,7 +33,7 @@ type Box struct {
 
 	mu      sync.Mutex
 	cause   error  // why it is being ended; the first one counts
-	exit    string // how the engine ended, if the init could tell
+	last    report // how the engine ended, if the init could tell
 	uploads int    // numbers the upload folders
 }
 
@@ -150,7 +150,7 @@ func (b *Box) take(data []byte, files []*os.File) error {
 	}
 	if r.Exit != "" {
 		b.mu.Lock()
-		b.exit = r.Exit
+		b.last = r
 		b.mu.Unlock()
 		return nil
 	}
@@ -204,9 +204,12 @@ func (b *Box) finish(cmd *exec.Cmd) {
 // exited tells an end that nobody on this side asked for. The engine's last words
 // aren't in it: they may quote a page, and errors travel.
 func (b *Box) exited(wait error) error {
-	how := b.exit
+	how := b.last.Exit
 	if how == "" && wait != nil {
 		how = wait.Error()
+	}
+	if b.last.Over {
+		return fmt.Errorf("%w: a process of the run: %s", refusal.OverLimit, how)
 	}
 	return fmt.Errorf("%w: %s", refusal.EngineExited, how)
 }

@@ -38,7 +38,7 @@ func runInit() int {
 	unix.Close(fdCommands)
 	unix.Close(fdAnswers)
 	go followLifeline()
-	return told(report{Exit: reap(pid)})
+	return told(reap(pid))
 }
 
 // told sends the last report and answers the exit status.
@@ -64,19 +64,23 @@ func followLifeline() {
 
 // reap collects every child of the box until the engine itself has ended, and
 // says how that was.
-func reap(engine int) string {
+func reap(engine int) report {
 	for {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, 0, nil)
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
-			return err.Error()
+			return report{Exit: err.Error()}
 		case pid != engine:
 		case status.Signaled():
-			return fmt.Sprintf("killed by signal %d (%v)", status.Signal(), status.Signal())
+			sig := status.Signal()
+			return report{
+				Exit: fmt.Sprintf("killed by signal %d (%v)", sig, sig),
+				Over: sig == unix.SIGXCPU || sig == unix.SIGXFSZ,
+			}
 		case status.Exited():
-			return fmt.Sprintf("exit status %d", status.ExitStatus())
+			return report{Exit: fmt.Sprintf("exit status %d", status.ExitStatus())}
 		}
 	}
 }

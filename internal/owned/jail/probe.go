@@ -49,7 +49,7 @@ func Probe(ctx context.Context) error {
 		return errors.Join(context.Cause(ctx), b.Close())
 	}
 	b.mu.Lock()
-	exit := b.exit
+	exit := b.last.Exit
 	b.mu.Unlock()
 	err = b.wires.pipe.Close()
 	if exit == probed {

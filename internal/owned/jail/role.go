@@ -17,9 +17,15 @@ const (
 	roleGuardian = "chaperone-guardian"
 )
 
+// A role needs this package and little else, and it starts twice for each box.
+// Starting it here, before the packages that sort behind this one have set
+// themselves up, saves a launch of the whole program some eight milliseconds.
+func init() { Init() }
+
 // Init runs the role for which this process was started and doesn't return, or
-// returns at once in an ordinary process. It is the first line of main, and of
-// TestMain in every package whose tests start a box.
+// returns at once in an ordinary process. Importing the package has done so
+// already; the call, as the first line of main and of TestMain, tells the reader
+// that this program has other lives.
 func Init() {
 	if len(os.Args) == 0 {
 		return
@@ -55,6 +61,7 @@ type report struct {
 	Errno int    `json:"errno,omitempty"` // … so
 	Path  string `json:"path,omitempty"`  // … at this path, if it has one
 	Exit  string `json:"exit,omitempty"`  // the engine ended like this
+	Over  bool   `json:"over,omitempty"`  // … which was the kernel's answer to a limit
 }
 
 const maxOrder = 128 << 10 // bytes; below the default socket buffer
