@@ -24,13 +24,13 @@ import (
 
 // hosting is the host command's flags.
 type hosting struct {
-	app                        *app
-	engagement, runID          string
-	dir, scopeFile, transport  string
-	ledger                     *ledger // opened while the box starts
-	folder                     *host.Folder
-	listener                   net.Listener
-	endpoint, authority, build string
+	app                       *app
+	engagement, runID         string
+	dir, scopeFile, transport string
+	ledger                    *ledger // opened while the box starts
+	folder                    *host.Folder
+	listener                  net.Listener
+	endpoint, authority       string
 }
 
 func newHostCmd(a *app) *cobra.Command {
@@ -135,9 +135,6 @@ func (h *hosting) read() (*scope.Scope, error) {
 // listen binds the run's socket, before the browser starts, so that its name is
 // taken when it is ready.
 func (h *hosting) listen() (err error) {
-	if h.build, err = host.Commit(); err != nil {
-		return err
-	}
 	if h.transport == ownedv1.TransportUnix {
 		h.endpoint = ownedv1.UnixEndpoint
 		h.listener, err = runsock.ListenUnix(h.folder.Dir(), host.SocketName)
@@ -166,14 +163,20 @@ func (h *hosting) closeLedger() error {
 	return h.ledger.close(ctx)
 }
 
+// readyLine is all that the command says on standard output. It holds no secret.
+type readyLine struct {
+	Ready  bool   `json:"ready"`
+	Engine string `json:"engine"`
+}
+
 // serve publishes the registration and answers until the run or ctx ends.
 func (h *hosting) serve(ctx context.Context, run *host.Host, engine string) error {
-	server := runsock.New(run, h.authority, h.build)
+	server := runsock.New(run, h.authority)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(h.listener) }()
-	err := h.folder.Publish(run.Descriptor(h.endpoint, h.transport, h.build))
+	err := h.folder.Publish(run.Descriptor(h.endpoint, h.transport))
 	if err == nil {
-		err = json.NewEncoder(h.app.stdout).Encode(map[string]any{"ready": true, "engine": filepath.Base(engine)})
+		err = json.NewEncoder(h.app.stdout).Encode(readyLine{true, filepath.Base(engine)})
 	}
 	if err == nil {
 		select {

@@ -21,6 +21,7 @@ type machine struct {
 	box     *jail.Box
 	proxy   *proxy.Proxy
 	browser *browser.Browser
+	folders *folders
 	served  sync.WaitGroup // the proxy's Serve
 
 	watching atomic.Pointer[browser.Browser] // browser, for the proxy's goroutines
@@ -31,7 +32,11 @@ type machine struct {
 
 // assemble starts the three. After an error nothing of them is left.
 func assemble(ctx context.Context, c Config, record func(scope.Record)) (*machine, error) {
-	m := &machine{}
+	folders, err := openFolders(c.FilesDir, c.DownloadsDir)
+	if err != nil {
+		return nil, err
+	}
+	m := &machine{folders: folders}
 	p, err := proxy.New(proxy.Config{Scope: c.Scope, Resolve: c.Resolve, Own: c.Own, RootCAs: c.RootCAs, Record: func(r scope.Record) {
 		record(r)
 		// The proxy knows the address; a navigation that it denies fails as denied.
@@ -41,6 +46,9 @@ func assemble(ctx context.Context, c Config, record func(scope.Record)) (*machin
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("the egress proxy: %w", err)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the egress proxy: %w", err), folders.close())
 	}
 	m.proxy = p
 	m.box, err = jail.Start(ctx, jail.Config{Engine: c.Engine, Args: browser.Flags(jail.ProxyAddr, p.SPKI()), Limits: c.Limits})
@@ -53,11 +61,7 @@ func assemble(ctx context.Context, c Config, record func(scope.Record)) (*machin
 		// out left, which is the safe side.
 		_ = p.Serve(listener)
 	})
-	folders, err := openFolders(c.FilesDir, c.DownloadsDir)
-	if err != nil {
-		return nil, errors.Join(err, m.close())
-	}
-	m.browser, err = browser.Open(ctx, folders.into(browser.Config{
+	m.browser, err = browser.Open(ctx, m.folders.into(browser.Config{
 		Conn: m.box.Pipe(), Scope: c.Scope, Record: record,
 		Timeout: c.Timeout, Dialogs: c.Dialogs, MaxResult: c.MaxResult,
 	}, m.box))
@@ -101,6 +105,7 @@ func (m *machine) close() error {
 		}
 		errs = append(errs, m.proxy.Close())
 		m.served.Wait()
+		errs = append(errs, m.folders.close())
 		m.err = errors.Join(errs...)
 	})
 	return m.err

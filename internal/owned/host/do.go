@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"chaperone/internal/owned/browser"
 	"chaperone/internal/owned/ownedv1"
@@ -20,35 +21,55 @@ func (h *Host) Do(ctx context.Context, a ownedv1.Action) (browser.Answer, error)
 		ctx, cancel = context.WithTimeout(ctx, h.config.Timeout)
 		defer cancel()
 	}
-	// The sequence is taken with the place, so that they have one order.
-	h.session.mu.Lock()
-	h.session.sequence++
-	entry := run.Action{Sequence: h.session.sequence, RequestID: run.NewToken()[:32], Name: a.Name()}
-	place := h.turn.queue()
-	h.session.mu.Unlock()
-	return h.perform(ctx, entry, place, a)
+	entry := &run.Action{RequestID: run.NewToken()[:32], Name: a.Name()}
+	if slices.Contains(beside, entry.Name) {
+		return h.act(ctx, entry, a)
+	}
+	return h.perform(ctx, entry, h.turn.queue(), a)
 }
 
-// perform waits for the action's turn, commits it, does it and settles it.
-func (h *Host) perform(ctx context.Context, entry run.Action, place chan struct{}, a ownedv1.Action) (browser.Answer, error) {
+// beside lists the actions that take no turn: they settle what holds another one
+// up, and would else wait for it.
+var beside = []string{browser.ActionSetDialogs, browser.ActionAnswerDialog}
+
+// perform waits for the action's turn and then does it.
+func (h *Host) perform(ctx context.Context, entry *run.Action, place chan struct{}, a ownedv1.Action) (browser.Answer, error) {
 	if err := h.turn.wait(ctx, place); err != nil {
-		h.run.Settle(entry, run.NotSent)
-		return browser.Answer{}, notSent(err)
+		return h.unsent(entry, err)
 	}
 	defer h.turn.leave()
+	return h.act(ctx, entry, a)
+}
+
+// act commits an action, does it and settles it.
+func (h *Host) act(ctx context.Context, entry *run.Action, a ownedv1.Action) (browser.Answer, error) {
 	if err := h.mayBegin(ctx); err != nil {
-		h.run.Settle(entry, run.NotSent)
-		return browser.Answer{}, notSent(err)
+		return h.unsent(entry, err)
 	}
 	// From here to the settling, a crash leaves the action running in the journal
 	// and the next holder tells it as unknown.
-	if err := h.run.Begin(ctx, entry); err != nil {
-		h.run.Settle(entry, run.NotSent)
-		return browser.Answer{}, notSent(err)
+	if err := h.begin(ctx, entry); err != nil {
+		return h.unsent(entry, err)
 	}
 	answer, err := h.machine.browser.Do(ctx, a)
-	h.run.Settle(entry, outcome(err))
+	h.run.Settle(*entry, outcome(err))
 	return answer, asFailure(err)
+}
+
+// begin commits an action. Local ones get their sequence here, so that it rises
+// in the order of the commits.
+func (h *Host) begin(ctx context.Context, entry *run.Action) error {
+	h.session.beginning.Lock()
+	defer h.session.beginning.Unlock()
+	h.session.number(entry)
+	return h.run.Begin(ctx, *entry)
+}
+
+// unsent settles an action that never reached the browser.
+func (h *Host) unsent(entry *run.Action, why error) (browser.Answer, error) {
+	h.session.number(entry)
+	h.run.Settle(*entry, run.NotSent)
+	return browser.Answer{}, notSent(why)
 }
 
 // mayBegin is asked when an action's turn has come.

@@ -52,8 +52,12 @@ func (f *folders) into(c browser.Config, box *jail.Box) browser.Config {
 	if f.uploads != nil {
 		c.Files, c.Uploads = box, f.uploads.FS()
 	}
+	c.Files = box
+	if f.uploads != nil {
+		c.Uploads = f.uploads.FS()
+	}
 	if f.downloads != nil {
-		c.Files, c.Saving, c.DownloadDir = box, f, jail.DownloadDir
+		c.Saving, c.DownloadDir = f, jail.DownloadDir
 	}
 	return c
 }

@@ -77,6 +77,7 @@ type Config struct {
 	// Handshake makes the run wait for one handshake of owned-browser-v1. Without
 	// it the run is open from birth and its only caller is Do.
 	Handshake bool
+	Session   time.Duration // from the handshake to the end; 0 or too long: SessionTime
 
 	Limits       jail.Limits        // zero fields are jail.DefaultLimits'
 	Timeout      time.Duration      // of a Do whose context has no deadline; 0: DefaultTimeout
@@ -98,6 +99,7 @@ type Host struct {
 	machine *machine
 	run     *run.Run
 	turn    turn
+	commit  string // the build's revision; "" without Handshake
 
 	ending chan struct{} // closed by the first who wants the end
 	done   chan struct{} // closed when everything is gone and written
@@ -127,6 +129,13 @@ func Start(ctx context.Context, c Config) (*Host, error) {
 		begun, err = h.register(ctx)
 		return err
 	})
+	if c.Handshake {
+		// An unstamped build hashes itself, which takes as long as the box.
+		group.Go(func() (err error) {
+			h.commit, err = Commit()
+			return err
+		})
+	}
 	if err := group.Wait(); err != nil {
 		return nil, errors.Join(err, h.abandon(begun))
 	}
@@ -145,6 +154,9 @@ func (c *Config) check() error {
 		return fmt.Errorf("run id must match ^[A-Za-z0-9_-]{1,128}$: %w", refusal.BadDocument)
 	case c.Scope.Engagement() != c.Engagement:
 		return fmt.Errorf("the scope is engagement %q's, not %q's: %w", c.Scope.Engagement(), c.Engagement, refusal.BadDocument)
+	}
+	if c.Session <= 0 || c.Session > SessionTime {
+		c.Session = SessionTime
 	}
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout

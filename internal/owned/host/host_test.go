@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"mime"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +51,11 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, db: storetest.Open(t, storetest.SQLite(t), store.Options{})}
 	w.site = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.hits.Store(r.URL.Path, true)
+		if name := r.URL.Query().Get("save"); name != "" {
+			rw.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+			fmt.Fprint(rw, "content")
+			return
+		}
 		rw.Header().Set("Content-Type", "text/html")
 		fmt.Fprint(rw, "<!doctype html><title>page</title><button onclick=\"document.title='clicked'\">go</button>")
 	}))
@@ -310,5 +319,107 @@ func TestConfigIsRefused(t *testing.T) {
 		if h, err := host.Start(context.Background(), c); !errors.Is(err, refusal.BadDocument) {
 			t.Errorf("%s: %v, %v; want bad_document", name, h, err)
 		}
+	}
+}
+
+// TestSessionEndsItsRun: when the session expires the run is over, with its code.
+func TestSessionEndsItsRun(t *testing.T) {
+	w := newWorld(t)
+	c := w.config("short", "")
+	c.Surface, c.Handshake, c.Session = "host", true, time.Second
+	h := w.start(c)
+	d := h.Descriptor(ownedv1.UnixEndpoint, ownedv1.TransportUnix)
+	req := ownedv1.HandshakeRequest{Identity: h.Identity(), ClientNonce: run.NewToken()}
+	if err := h.Admit(ownedv1.Handshake, d.BootstrapToken); err != nil {
+		t.Fatal(err)
+	}
+	res, err := h.Handshake(context.Background(), d.BootstrapToken, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Admit(ownedv1.DoAction, res.SessionToken); err != nil {
+		t.Errorf("a living session: %v", err)
+	}
+	select {
+	case <-h.Done():
+	case <-time.After(30 * time.Second):
+		t.Fatal("the run outlives its session")
+	}
+	if err := h.Admit(ownedv1.DoAction, res.SessionToken); refusal.Of(err) != refusal.UnauthorizedAdapter {
+		t.Errorf("an expired session: %v", err)
+	}
+	a, err := w.book.Account(context.Background(), "short")
+	if err != nil || a.State != run.Ended || a.Reason != refusal.Expired || refusal.Of(h.Err()) != refusal.Expired {
+		t.Errorf("run is %s (%s), %v, %v; want ended (expired)", a.State, a.Reason, h.Err(), err)
+	}
+}
+
+// TestDownloadsStayInTheirFolder: the site suggests names, the host chooses them.
+func TestDownloadsStayInTheirFolder(t *testing.T) {
+	w := newWorld(t)
+	c := w.config("downloads", "")
+	c.DownloadsDir = t.TempDir()
+	h := w.start(c)
+	ctx := context.Background()
+	do(ctx, h, ownedv1.Launch{Headless: true})
+	names := []string{"report.pdf", "report.pdf", "../../escape.sh", ".profile", "-rf", "a b;c.txt", strings.Repeat("long", 60) + ".zip"}
+	for _, name := range names {
+		do(ctx, h, ownedv1.Goto{URL: w.site.URL + "/file?save=" + url.QueryEscape(name)})
+		for i := 1; ; i++ {
+			answer, err := h.Do(ctx, browser.Downloads{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if list, ok := answer.Result.(browser.DownloadsResult); ok && len(list.Downloads) > 0 && list.Downloads[len(list.Downloads)-1].State == "saved" {
+				break
+			}
+			if i > 200 {
+				t.Fatalf("%q isn't saved: %+v", name, answer.Result)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	var got []string
+	filepath.WalkDir(filepath.Dir(c.DownloadsDir), func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && !strings.HasPrefix(filepath.Base(path), "chaperone.db") && !strings.HasPrefix(filepath.Base(path), "audit.key") {
+			rel, _ := filepath.Rel(c.DownloadsDir, path)
+			got = append(got, rel)
+		}
+		return nil
+	})
+	slices.Sort(got)
+	for _, name := range got {
+		if strings.ContainsAny(name, "/ ;") || name[0] == '.' || name[0] == '-' || len(name) > 130 {
+			t.Errorf("a download is called %q", name)
+		}
+	}
+	if len(got) != len(names) {
+		t.Errorf("%d files for %d downloads: %q", len(got), len(names), got)
+	}
+}
+
+// TestDialogIsSettledBesideTheQueue: what settles a dialog is never queued behind
+// what the dialog holds up.
+func TestDialogIsSettledBesideTheQueue(t *testing.T) {
+	w := newWorld(t)
+	c := w.config("dialog", "")
+	c.Dialogs = browser.DialogsHold
+	h := w.start(c)
+	ctx := context.Background()
+	do(ctx, h, ownedv1.Launch{Headless: true})
+	do(ctx, h, ownedv1.Goto{URL: w.site.URL + "/d"})
+	evaluated := make(chan refusal.Code, 1)
+	go func() { evaluated <- do(ctx, h, ownedv1.EvalJS{Expression: "confirm('sure?')"}) }()
+	time.Sleep(300 * time.Millisecond)
+	began := time.Now()
+	if got := do(ctx, h, browser.AnswerDialog{Accept: true}); got != "ok" {
+		t.Errorf("answering the dialog: %s", got)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("answering the dialog took %v", took)
+	}
+	<-evaluated
+	if got := do(ctx, h, ownedv1.EvalJS{Expression: "1"}); got != "ok" {
+		t.Errorf("after the dialog: %s", got)
 	}
 }

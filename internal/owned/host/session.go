@@ -22,6 +22,8 @@ type session struct {
 	bootstrapUntil time.Time // in whole milliseconds, as it is published
 	timer          *time.Timer
 
+	beginning sync.Mutex // held while an action is committed; taken before mu
+
 	mu       sync.Mutex
 	token    [32]byte // SHA-256 of the session token; zero until the handshake
 	until    time.Time
@@ -44,12 +46,22 @@ func (s *session) init(handshake bool) {
 	s.bootstrapUntil = time.Now().Add(BootstrapTime).Truncate(time.Millisecond)
 }
 
+// number gives a local action the next sequence. A client's action brings its own.
+func (s *session) number(a *run.Action) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.Sequence == 0 {
+		s.sequence++
+		a.Sequence = s.sequence
+	}
+}
+
 // Descriptor answers what a registration of this run publishes. It holds the
 // one-use credential.
-func (h *Host) Descriptor(endpoint, transport, commit string) ownedv1.Descriptor {
+func (h *Host) Descriptor(endpoint, transport string) ownedv1.Descriptor {
 	return ownedv1.Descriptor{
 		Identity: h.Identity(), Endpoint: endpoint, Transport: transport,
-		BootstrapToken: h.session.bootstrap, ExpiresAtMS: h.session.bootstrapUntil.UnixMilli(), HostCommit: commit,
+		BootstrapToken: h.session.bootstrap, ExpiresAtMS: h.session.bootstrapUntil.UnixMilli(), HostCommit: h.commit,
 	}
 }
 
@@ -87,7 +99,7 @@ func (h *Host) Admit(v ownedv1.Verb, token string) error {
 // Handshake spends the bootstrap token, which Admit has passed, and opens the
 // session. Exactly one of any number of callers succeeds; the others get a 409.
 // Another binding is a 403 and burns the token.
-func (h *Host) Handshake(ctx context.Context, token string, req ownedv1.HandshakeRequest, commit string) (ownedv1.HandshakeResponse, error) {
+func (h *Host) Handshake(ctx context.Context, token string, req ownedv1.HandshakeRequest) (ownedv1.HandshakeResponse, error) {
 	const v = ownedv1.Handshake
 	// The verb goes on when its caller is gone: a half-told spending helps nobody.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
@@ -100,7 +112,7 @@ func (h *Host) Handshake(ctx context.Context, token string, req ownedv1.Handshak
 		return ownedv1.HandshakeResponse{}, bad
 	}
 	session := run.NewToken()
-	until := time.Now().Add(SessionTime).Truncate(time.Millisecond)
+	until := time.Now().Add(h.config.Session).Truncate(time.Millisecond)
 	switch err := h.run.Open(ctx, token, session, until); refusal.Of(err) {
 	case "":
 		if err != nil {
@@ -117,7 +129,7 @@ func (h *Host) Handshake(ctx context.Context, token string, req ownedv1.Handshak
 	h.session.open(session, until)
 	return ownedv1.HandshakeResponse{
 		Identity: h.Identity(), ClientNonce: req.ClientNonce, SessionToken: session,
-		ExpiresAtMS: until.UnixMilli(), HostCommit: commit, Capabilities: ownedv1.Capabilities,
+		ExpiresAtMS: until.UnixMilli(), HostCommit: h.commit, Capabilities: ownedv1.Capabilities,
 	}, nil
 }
 

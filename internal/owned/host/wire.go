@@ -92,7 +92,7 @@ func (h *Host) result(ctx context.Context, entry *accepted, place chan struct{},
 		h.run.Settle(entry.Action, run.NotSent)
 		return failure(refusal.BrowserActionFailed), nil
 	}
-	answer, err := h.perform(ctx, entry.Action, place, req.Params)
+	answer, err := h.perform(ctx, &entry.Action, place, req.Params)
 	var f *browser.Failure
 	switch {
 	case errors.As(err, &f) && (f.Code == refusal.BrowserTimeout || req.Expired(time.Now())):

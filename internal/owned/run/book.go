@@ -144,7 +144,7 @@ func (b *Book) held(tx *tx, runID string) ([]holding, error) {
 		if err := rows.Scan(&h.epoch, &h.runID, &holder, &bootstrap, &session); err != nil {
 			return nil, err
 		}
-		if h.Holder, err = parseHolder(holder); err != nil {
+		if h.Holder, err = ParseHolder(holder); err != nil {
 			return nil, err
 		}
 		if last := max(bootstrap, session); last > 0 {

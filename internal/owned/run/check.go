@@ -27,7 +27,8 @@ var rules = []struct{ says, query string }{
 		where state in ('burned','expired','ended','lost') and reason=''`},
 	{"nothing runs in a run that is over", `select r.epoch from owned_run r join owned_action a on a.epoch=r.epoch
 		where r.state<>'open' and a.outcome='running'`},
-	{"at most one action runs at a time", `select epoch from owned_action where outcome='running' group by epoch having count(*) > 1`},
+	{"at most one action runs at a time, but for what settles a dialog", `select epoch from owned_action
+		where outcome='running' and action not in ('dialogs','answer_dialog') group by epoch having count(*) > 1`},
 	{"a run's sequence is that of the last action that began", `select r.epoch from owned_run r
 		where r.sequence < (select coalesce(max(a.sequence),0) from owned_action a
 			where a.epoch=r.epoch and a.outcome not in ('tombstone','not_sent'))`},

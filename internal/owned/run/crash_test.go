@@ -153,3 +153,22 @@ func TestHolderIsGone(t *testing.T) {
 		}
 	}
 }
+
+// FuzzHolder: what is read back is what was written, and nothing else is read.
+func FuzzHolder(f *testing.F) {
+	self, err := run.Self()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(self.String())
+	f.Fuzz(func(t *testing.T, text string) {
+		h, err := run.ParseHolder(text)
+		if err != nil {
+			return
+		}
+		again, err := run.ParseHolder(h.String())
+		if err != nil || again != h {
+			t.Errorf("%q was read as %+v, and that as %+v (%v)", text, h, again, err)
+		}
+	})
+}

@@ -93,8 +93,8 @@ func (h Holder) String() string {
 	return fmt.Sprintf("%s %s %s %d %s", h.Machine, h.Boot, h.Namespace, h.PID, h.Start)
 }
 
-// parseHolder reads what String wrote.
-func parseHolder(s string) (Holder, error) {
+// ParseHolder reads what String wrote.
+func ParseHolder(s string) (Holder, error) {
 	f := strings.Fields(s)
 	if len(f) != 5 {
 		return Holder{}, fmt.Errorf("stored holder of a run has %d words, not 5", len(f))

@@ -124,6 +124,7 @@ func (s *search) places() (list []string) {
 // an action is under way: processes, files, logs, audit and database. A search
 // that can't find what was planted proves nothing, so that comes first.
 func TestCredentialsAreNowhere(t *testing.T) {
+	t.Parallel()
 	h := start(t, options{})
 	s := h.open()
 	s.must("launch", "{}")

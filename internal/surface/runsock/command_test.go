@@ -16,6 +16,7 @@ import (
 
 // TestEndings: the host ends when it is told to, each way, and leaves nothing.
 func TestEndings(t *testing.T) {
+	t.Parallel()
 	endings := map[string]func(h *hosted){
 		"end of standard input": func(h *hosted) { h.stdin.Close() },
 		"SIGTERM":               func(h *hosted) { h.cmd.Process.Signal(syscall.SIGTERM) },
@@ -54,6 +55,7 @@ func TestEndings(t *testing.T) {
 // TestRefusedToStart: what is wrong is told with the exit code of its kind, and
 // nothing was started.
 func TestRefusedToStart(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(base, name)
@@ -133,6 +135,7 @@ func TestRefusedToStart(t *testing.T) {
 
 // TestStaleRegistration: what a dead host left is taken away, and only that.
 func TestStaleRegistration(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "browser-runs")
 	stale := filepath.Join(dir, "run-1")
 	if err := os.MkdirAll(stale, 0o700); err != nil {
@@ -168,6 +171,7 @@ func TestStaleRegistration(t *testing.T) {
 
 // TestLongPath: a registrations directory whose socket's path is over 107 bytes.
 func TestLongPath(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 40), "browser-runs")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)

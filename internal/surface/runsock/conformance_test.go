@@ -13,6 +13,7 @@ import (
 // TestTranscripts plays every written conversation against a real host, by a
 // client that shares no code with it.
 func TestTranscripts(t *testing.T) {
+	t.Parallel()
 	files, err := fs.Glob(spec.Files, "transcripts/*.txtar")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d transcripts: %v", len(files), err)
@@ -40,6 +41,7 @@ func TestTranscripts(t *testing.T) {
 // TestSecondClientNoticesAWrongAnswer: a player that passes everything proves
 // nothing.
 func TestSecondClientNoticesAWrongAnswer(t *testing.T) {
+	t.Parallel()
 	data, err := spec.Files.ReadFile("transcripts/handshake.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +65,7 @@ Authorization: Bearer {{session_token}}
 }
 
 func TestRacingHandshakes(t *testing.T) {
+	t.Parallel()
 	for range 3 {
 		if err := conform(t, "race", start(t, options{}).registry, "64"); err != nil {
 			t.Error(err)
@@ -71,6 +74,7 @@ func TestRacingHandshakes(t *testing.T) {
 }
 
 func TestThirteenActions(t *testing.T) {
+	t.Parallel()
 	if err := conform(t, "actions", start(t, options{}).registry, newSite(t).URL); err != nil {
 		t.Error(err)
 	}

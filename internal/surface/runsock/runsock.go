@@ -47,14 +47,12 @@ const (
 type Server struct {
 	host      *host.Host
 	authority string // what the Host header must be
-	commit    string
 	http      *http.Server
 }
 
-// New makes a server for h. authority is the descriptor's, without a scheme;
-// commit is the descriptor's too.
-func New(h *host.Host, authority, commit string) *Server {
-	s := &Server{host: h, authority: authority, commit: commit}
+// New makes a server for h. authority is that of the descriptor's endpoint.
+func New(h *host.Host, authority string) *Server {
+	s := &Server{host: h, authority: authority}
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(s.serve), MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: headerTime, WriteTimeout: requestTime, IdleTimeout: idleTime,
@@ -145,7 +143,7 @@ func (s *Server) do(ctx context.Context, verb ownedv1.Verb, token string, body [
 		if err != nil {
 			return nil, err
 		}
-		res, err := s.host.Handshake(ctx, token, req, s.commit)
+		res, err := s.host.Handshake(ctx, token, req)
 		return res.Encode(), err
 	case ownedv1.Cancel:
 		req, err := ownedv1.DecodeCancelRequest(body)

@@ -21,6 +21,7 @@ import (
 // TestHangingUpStopsTheWork: a client that closes its request stops the action,
 // not only its answer, and the session goes on.
 func TestHangingUpStopsTheWork(t *testing.T) {
+	t.Parallel()
 	web := newSite(t)
 	s := start(t, options{}).open()
 	s.must("launch", "{}")
@@ -42,6 +43,7 @@ func TestHangingUpStopsTheWork(t *testing.T) {
 
 // TestCancelStopsTheWork is the same by the protocol's own word.
 func TestCancelStopsTheWork(t *testing.T) {
+	t.Parallel()
 	web := newSite(t)
 	s := start(t, options{}).open()
 	s.must("launch", "{}")
@@ -74,6 +76,7 @@ func TestCancelStopsTheWork(t *testing.T) {
 
 // TestHTTPAtItsEdges sends what no good client sends, byte by byte.
 func TestHTTPAtItsEdges(t *testing.T) {
+	t.Parallel()
 	h := start(t, options{})
 	d := h.descriptor()
 	head := "POST /v1/browser/handshake HTTP/1.1\r\nHost: 127.0.0.1:1\r\nConnection: close\r\nContent-Type: application/json\r\n"
@@ -132,6 +135,7 @@ func exchange(t *testing.T, socket, request string) string {
 
 // TestManySlowClients: those who never finish a request don't keep others out.
 func TestManySlowClients(t *testing.T) {
+	t.Parallel()
 	h := start(t, options{})
 	for range 100 {
 		conn, err := net.Dial("unix", filepath.Join(h.registry, "browser.sock"))
@@ -147,6 +151,7 @@ func TestManySlowClients(t *testing.T) {
 // TestOnlyTheOwnersConnections: another user's connection is closed without a
 // word, though the socket's mode would let it in.
 func TestOnlyTheOwnersConnections(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Fatal("this test needs to be two users: run it as root")
 	}
