@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -151,6 +152,8 @@ type judged struct {
 	leaf leaf
 	hash tlog.Hash
 	err  error
+	open bool // its opening is there
+	bad  bool // and isn't what the leaf commits to
 }
 
 // scan walks all leaves. While one chunk is hashed, the next one is read.
@@ -201,19 +204,37 @@ func (v *verifier) chunk(all []judged) error {
 		return err
 	}
 	v.opened += int64(len(bodies))
+	judgeOpenings(all, bodies)
 	for _, j := range all {
 		if j.xid < v.mark {
 			v.last = j.xid
 		}
 		if v.wants(j.tenant) {
-			v.leaf(v.log(j.tenant), j, bodies)
+			v.leaf(v.log(j.tenant), j)
 		}
 	}
 	return nil
 }
 
+// judgeOpenings holds each opening to its leaf, on two goroutines.
+func judgeOpenings(all []judged, bodies map[string]string) {
+	var both sync.WaitGroup
+	for _, part := range [][]judged{all[:len(all)/2], all[len(all)/2:]} {
+		both.Go(func() {
+			for i := range part {
+				body, there := bodies[part[i].leaf.id]
+				if part[i].open = there; there {
+					values, err := decodeOpenings(body)
+					part[i].bad = err != nil || !part[i].leaf.opens(values)
+				}
+			}
+		})
+	}
+	both.Wait()
+}
+
 // leaf adds one leaf to its log.
-func (v *verifier) leaf(l *log, j judged, bodies map[string]string) {
+func (v *verifier) leaf(l *log, j judged) {
 	seq := int64(-1)
 	if j.xid < v.mark {
 		seq = l.built.size
@@ -232,15 +253,11 @@ func (v *verifier) leaf(l *log, j judged, bodies map[string]string) {
 	if j.leaf.kind == KindErased {
 		l.erased[j.leaf.subject] = true
 	}
-	if len(j.leaf.sealed) == 0 {
-		return
-	}
-	body, there := bodies[j.leaf.id]
-	if !there {
+	switch {
+	case len(j.leaf.sealed) == 0:
+	case !j.open:
 		l.missing[j.leaf.id] = seq
-		return
-	}
-	if values, err := decodeOpenings(body); err != nil || !j.leaf.opens(values) {
+	case j.bad:
 		v.report.problem(j.tenant, seq, "its sealed values aren't what it commits to")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"syscall"
 
+	"chaperone/internal/refusal"
 	"chaperone/internal/store"
 )
 
@@ -106,4 +107,38 @@ func sameOwner(db *store.DB, dir string) bool {
 	owner, ok := file.Sys().(*syscall.Stat_t)
 	witness, also := folder.Sys().(*syscall.Stat_t)
 	return !ok || !also || owner.Uid == witness.Uid || owner.Uid == 0 || folder.Mode().Perm()&0o002 != 0
+}
+
+// PublicKey answers the public half of the key at path, in the note package's
+// text: what a verifier elsewhere is given to trust.
+func PublicKey(path string) (string, error) {
+	k, err := readKey(path)
+	return k.verifier, err
+}
+
+// Newest answers a tenant's newest checkpoint and its file, after its signature
+// was verified by the key at keyFile. refusal.Unknown where there is none.
+func Newest(dir, tenant, keyFile string) (c Checkpoint, file string, err error) {
+	if !isWord(tenant) {
+		return Checkpoint{}, "", fault("", "tenant", "want letters, digits and ._:-")
+	}
+	path := filepath.Join(dir, tenant)
+	numbers, err := published(path)
+	if err == nil && len(numbers) == 0 {
+		err = fmt.Errorf("%s has no checkpoint yet: %w", tenant, refusal.Unknown)
+	}
+	if err != nil {
+		return Checkpoint{}, "", err
+	}
+	key, err := readKey(keyFile)
+	if err != nil {
+		return Checkpoint{}, "", err
+	}
+	file = filepath.Join(path, fileName(numbers[len(numbers)-1]))
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return Checkpoint{}, "", err
+	}
+	c, err = ParseCheckpoint(data, key.verifier)
+	return c, file, err
 }
