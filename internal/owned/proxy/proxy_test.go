@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -361,6 +362,56 @@ func TestClosedTunnels(t *testing.T) {
 	secure := tls.Client(&trickle{Conn: raw}, &tls.Config{ServerName: "a.TEST", RootCAs: w.pool})
 	if err := secure.Handshake(); err != nil {
 		t.Errorf("in pieces: %v", err)
+	}
+}
+
+// Chromium fills every ClientHello with an encrypted_client_hello extension of
+// noise. It passes, byte for byte, where the name outside of it is the tunnel's,
+// and nothing else does.
+func TestEncryptedClientHello(t *testing.T) {
+	w := newWorld(t, openScope)
+	w.name("a.test", "127.0.0.2")
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	arrived := make(chan []byte, 2)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			data, _ := io.ReadAll(c)
+			c.Close()
+			arrived <- data
+		}
+	}()
+	for _, r := range []struct {
+		name   string
+		passes bool
+	}{{"a.test", true}, {"public.test", false}} {
+		hello := clientHello(t, &tls.Config{ServerName: r.name})
+		at := bytes.Index(hello, []byte{0, 0x12, 0, 0}) // signed_certificate_timestamp, empty
+		if at < 0 {
+			t.Fatal("no extension to change")
+		}
+		hello[at], hello[at+1] = 0xfe, 0x0d
+		c, status := w.connect(fmt.Sprintf("a.test:%d", l.Addr().(*net.TCPAddr).Port))
+		if status != "200" {
+			t.Fatal(status)
+		}
+		c.Write(hello)
+		c.(*net.TCPConn).CloseWrite()
+		io.Copy(io.Discard, c)
+		got := <-arrived
+		if r.passes && !bytes.Equal(got, hello) {
+			t.Errorf("outside it names %s: %d of %d bytes arrived", r.name, len(got), len(hello))
+		}
+		if !r.passes && len(got) > 0 {
+			t.Errorf("outside it names %s: %d bytes arrived", r.name, len(got))
+		}
 	}
 }
 
