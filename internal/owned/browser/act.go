@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -58,7 +59,8 @@ type act struct {
 	sent        bool // it may have had an effect
 	fonts       bool // still loading when the shot was taken
 	reformatted bool // the page changed what was typed
-	unsure      bool // a promise of eval_js was still pending when it ended
+	unsure      bool // eval_js has started and not told its value
+	emptied     bool // the page was put away to stop its script
 	release     []func() bool
 }
 
@@ -217,6 +219,7 @@ func (on *act) stop() {
 	// The order matters: a document that is replaced while its script still runs
 	// runs on unseen, in a process that is left behind.
 	if t.answers(ctx) && (!on.unsure || t.blank(ctx) == nil) {
+		on.emptied = on.unsure
 		return
 	}
 	t.kill()
@@ -284,6 +287,9 @@ func (b *Browser) failure(on *act, err error) *Failure {
 	f := reason(err)
 	f.Sent = f.Sent || on.sent
 	f.Notes = b.takeNotes(on)
+	if on.emptied {
+		f.Detail = strings.TrimPrefix(f.Detail+"; its script was still waiting, so the page was emptied to stop it", "; ")
+	}
 	if f.Reason == refusal.NoBrowser {
 		if cause := b.Err(); cause != nil && f.Detail == "" {
 			f.Detail = "the browser has ended: " + string(refusal.Of(cause))

@@ -77,14 +77,15 @@ func (s *session) enable() {
 // arrived makes a tab of a new page. A page that we asked for is named by whoever
 // asked; one with an opener, or one that came unasked, is a popup.
 func (b *Browser) arrived(s *session, info *target.Info) bool {
-	if len(b.tabs)+len(b.unclaimed) >= maxTabs {
+	asked := b.claiming > 0 && info.OpenerID == ""
+	if !asked && len(b.tabs)+len(b.unclaimed) >= maxTabs {
 		b.engine.post(target.CloseTarget.Method, target.CloseTargetParams{TargetID: info.TargetID})
 		b.notes.TabsRefused++
 		return false
 	}
 	t := newTab(s, info)
 	s.tab = t
-	if b.claiming > 0 && info.OpenerID == "" {
+	if asked {
 		b.unclaimed = append(b.unclaimed, t)
 		return true
 	}

@@ -31,7 +31,8 @@ type Browser struct {
 	mu        sync.Mutex // over everything below and in tab, frame and session
 	changed   chan struct{}
 	sessions  map[string]*session
-	tabs      []*tab // live ones, in the order they came
+	listeners map[string]int // subscriptions of each method
+	tabs      []*tab         // live ones, in the order they came
 	used      map[string]bool
 	nextRef   int64 // of a snapshot; one is never given twice in a run
 	imported  bool  // state was: see secretive
@@ -54,13 +55,14 @@ type Browser struct {
 func Open(ctx context.Context, config Config) (*Browser, error) {
 	b := &Browser{
 		config: config, conn: newConn(config.Conn), turn: make(chan struct{}, 1),
-		changed: make(chan struct{}), sessions: make(map[string]*session), used: make(map[string]bool),
+		changed: make(chan struct{}), sessions: make(map[string]*session),
+		listeners: make(map[string]int), used: make(map[string]bool),
 		dialogs: config.Dialogs,
 	}
 	b.life, b.cancel = context.WithCancelCause(context.Background())
 	b.engine = &session{b: b}
 	b.sessions[""] = b.engine
-	b.conn.event, b.conn.over = b.event, b.oversized
+	b.conn.wanted, b.conn.event, b.conn.over = b.wanted, b.event, b.oversized
 	b.conn.start()
 	b.jobs.Go(func() {
 		<-b.conn.done

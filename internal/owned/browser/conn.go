@@ -33,6 +33,7 @@ type conn struct {
 	done    chan struct{} // closed when the pipe has ended
 	end     sync.Once
 	workers sync.WaitGroup
+	wanted  func(method string) bool // of an event; one that nobody wants isn't even decoded
 	event   func(method, session string, params jsontext.Value) error // an error ends the run
 	over    func(method, session string, rest []byte)                 // an oversized event was skipped
 
@@ -81,7 +82,7 @@ func newConn(rw io.ReadWriteCloser) *conn {
 	}
 }
 
-// start runs the two goroutines. event and over must be set before.
+// start runs the two goroutines. wanted, event and over must be set before.
 func (c *conn) start() {
 	c.workers.Go(c.read)
 	c.workers.Go(c.write)
@@ -130,6 +131,9 @@ func (c *conn) read() {
 
 // receive dispatches one frame. Its error ends the run.
 func (c *conn) receive(frame []byte) error {
+	if method := eventName(frame); method != "" && !c.wanted(method) {
+		return nil
+	}
 	m, err := decodeMessage(frame)
 	if err != nil {
 		return err
@@ -154,6 +158,17 @@ func (c *conn) receive(frame []byte) error {
 		return fmt.Errorf("an answer to no call: %w", refusal.Malformed)
 	}
 	return nil
+}
+
+// eventName reads the method that leads an event as the engine writes it; "" says
+// that the frame has to be decoded to know.
+func eventName(frame []byte) string {
+	rest, event := bytes.CutPrefix(frame, []byte(`{"method":"`))
+	name, _, ended := bytes.Cut(rest[:min(len(rest), 100)], []byte(`"`))
+	if !event || !ended {
+		return ""
+	}
+	return string(name)
 }
 
 // decodeMessage reads one frame: an answer or an event, nothing else.

@@ -118,7 +118,7 @@ func TestHostileFrames(t *testing.T) {
 		{"a name twice", `{"id":1,"id":1,"result":{}}` + "\x00", refusal.Malformed},
 		{"an event of another shape", `{"method":"Page.frameNavigated","params":{"frame":[]},"sessionId":"S"}` + "\x00", refusal.Malformed},
 		{"a paused request of another shape", `{"method":"Fetch.requestPaused","params":{"request":1}}` + "\x00", refusal.Malformed},
-		{"trailing data", `{"method":"x"} {}` + "\x00", refusal.Malformed},
+		{"trailing data", `{"method":"Inspector.targetCrashed"} {}` + "\x00", refusal.Malformed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b, err := openOn(t, 10*time.Second, func(method string) (string, bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"strings"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/runtime"
@@ -30,22 +31,47 @@ func evalJS(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	started := time.Now()
 	on.sent, on.unsure = true, true
-	r, err := t.evaluate(ctx, a.(ownedv1.EvalJS).Expression)
+	value, err := t.value(ctx, a.(ownedv1.EvalJS).Expression, on.b.resultLimit())
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	on.unsure = false
+	t.settleScript(ctx)
+	if d, found := t.deniedSince(started); found {
+		return nil, denied(d)
+	}
+	return value, err
+}
+
+// value evaluates and converts.
+func (t *tab) value(ctx context.Context, expression string, limit int) (any, error) {
+	r, err := t.evaluate(ctx, expression)
 	if err != nil {
 		return nil, err
 	}
 	if r.ObjectID == "" || r.Type == "symbol" {
-		on.unsure = false
-		return primitive(r, on.b.resultLimit())
+		return primitive(r, limit)
 	}
-	text, err := t.convert(ctx, r.ObjectID, on.b.resultLimit())
+	text, err := t.convert(ctx, r.ObjectID, limit)
 	t.s.post(runtime.ReleaseObjectGroup.Method, runtime.ReleaseObjectGroupParams{ObjectGroup: evalGroup})
 	if err != nil {
 		return nil, err
 	}
-	on.unsure = false
 	return converted(text)
+}
+
+// scriptNavigation is how long eval_js waits for a navigation that its script has
+// asked for, so that the next action meets the new page. The value is there
+// already, so more time is no error.
+const scriptNavigation = time.Second
+
+func (t *tab) settleScript(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, scriptNavigation)
+	defer cancel()
+	// The renderer tells of its wish before it answers the call.
+	_ = t.b.until(ctx, func() bool { return t.main().nav == nil })
 }
 
 // evaluate runs the expression. One that starts with a brace is first tried as an

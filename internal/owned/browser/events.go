@@ -64,6 +64,17 @@ func on[E any](taken func(*session, E)) take {
 	}
 }
 
+// wanted tells whether anybody takes an event. A page with many requests causes
+// thousands that nobody does.
+func (b *Browser) wanted(method string) bool {
+	if _, known := events[method]; known || method == "Fetch.requestPaused" {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.listeners[method] > 0
+}
+
 // event takes one event, on the reading goroutine.
 func (b *Browser) event(method, id string, params jsontext.Value) error {
 	if method == "Fetch.requestPaused" {

@@ -111,6 +111,11 @@ func TestDeniedByClick(t *testing.T) {
 			t.Errorf("%s: the page is %s", id, got)
 		}
 	}
+	for _, script := range []string{`location = 'http://out.test/'`, `location = '/hop'`, `document.forms[0].submit()`} {
+		if f := fails(t, run, ownedv1.EvalJS{Expression: script}); f.Code != refusal.BrowserScopeDenied {
+			t.Errorf("%s: %v", script, f)
+		}
+	}
 	must(t, run, ownedv1.Click{Selector: "#new"})
 	answer := must(t, run, ownedv1.Click{Selector: "#in"})
 	if got := answer.Result.(ownedv1.ClickResult).URL; got != site.URL("/in") {

@@ -54,6 +54,7 @@ func (s *session) Subscribe(method string) (<-chan jsontext.Value, func()) {
 		s.subs = make(map[string][]*sub)
 	}
 	s.subs[method] = append(s.subs[method], u)
+	s.b.listeners[method]++
 	return u.events, func() {
 		s.b.mu.Lock()
 		defer s.b.mu.Unlock()
@@ -66,6 +67,7 @@ func (s *session) drop(method string, u *sub) {
 	for i, have := range s.subs[method] {
 		if have == u {
 			s.subs[method] = append(s.subs[method][:i:i], s.subs[method][i+1:]...)
+			s.b.listeners[method]--
 			close(u.events)
 			return
 		}
@@ -86,7 +88,8 @@ func (s *session) publish(method string, params jsontext.Value) {
 // detach ends the session's subscriptions. Browser.mu is held.
 func (s *session) detach() {
 	s.detached = true
-	for _, subs := range s.subs {
+	for method, subs := range s.subs {
+		s.b.listeners[method] -= len(subs)
 		for _, u := range subs {
 			close(u.events)
 		}
