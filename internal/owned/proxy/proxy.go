@@ -168,6 +168,9 @@ func (p *Proxy) Close() error {
 		p.window.Stop()
 	}
 	err := p.server.Close()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil // the box ended first and took its listener along
+	}
 	p.hangUp()
 	p.work.Wait()
 	return err
