@@ -18,6 +18,7 @@ import (
 
 // TestCaseWaitFor waits for each kind of condition, over navigations too.
 func TestCaseWaitFor(t *testing.T) {
+	t.Parallel()
 	d := sit(t, map[string]string{
 		"/": `<div id=s></div><b id=old>old</b><script>setTimeout(()=>{s.innerHTML='<i id=new hidden>new</i>'},100);
 			setTimeout(()=>{document.querySelector('#new').hidden=false;old.hidden=true;s.append(' all  done')},250);setTimeout(()=>old.remove(),400);setTimeout(()=>history.pushState(0,'','/a/b?q=1'),500)</script>`,
@@ -44,6 +45,7 @@ func TestCaseWaitFor(t *testing.T) {
 
 // TestCaseUpload takes files of one folder by their bare names.
 func TestCaseUpload(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"a.txt": "alpha", "b.txt": "beta"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -75,6 +77,7 @@ func TestCaseUpload(t *testing.T) {
 
 // TestCaseNetworkLog shows no query, no body and no cookie.
 func TestCaseNetworkLog(t *testing.T) {
+	t.Parallel()
 	d := sit(t, map[string]string{"/": `<script>fetch('/api?key=secret',{method:'POST',body:'secret'}).then(r=>r.text()).then(()=>fetch('/gone')).then(r=>r.text()).then(()=>setTimeout(()=>window.ok=1,50))</script>`})
 	d.pages.handle("/api", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Set-Cookie", "sid=secret")
@@ -102,6 +105,7 @@ func TestCaseNetworkLog(t *testing.T) {
 }
 
 func TestCaseFrames(t *testing.T) {
+	t.Parallel()
 	d := sit(t, map[string]string{"/": `<iframe name=near src="/in?q=secret"></iframe><iframe src="http://other.test/in#x"></iframe>`, "/in": `<p>in`})
 	d.open("http://app.test/")
 	var got []string
@@ -132,6 +136,7 @@ func TestCaseFrames(t *testing.T) {
 
 // TestCasePageTools runs a page's own tools, and believes them nothing.
 func TestCasePageTools(t *testing.T) {
+	t.Parallel()
 	d := sit(t, map[string]string{
 		"/": `<script>
 			const reg=(name,execute,extra)=>document.modelContext.registerTool({name,description:'says \u202ehi\u{e0041}',inputSchema:{type:'object'},execute,...extra});
@@ -192,6 +197,7 @@ allow:
 
 // TestCaseImportState signs a run in, and takes away what would read it back.
 func TestCaseImportState(t *testing.T) {
+	t.Parallel()
 	const good = `{"cookies":[{"name":"sid","value":"s3cret","domain":"app.test","path":"/","httpOnly":true},{"name":"w","value":"1","domain":".wide.test","expires":4102444800,"sameSite":"Lax"}],
 		"origins":[{"origin":"http://app.test","localStorage":[{"name":"l","value":""}],"sessionStorage":[{"name":"s","value":"2"}]}]}`
 	seen := make(chan string, 10)

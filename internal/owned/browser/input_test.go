@@ -12,6 +12,7 @@ import (
 
 // TestCaseClickReaches clicks what a mouse can reach, wherever it stands.
 func TestCaseClickReaches(t *testing.T) {
+	t.Parallel()
 	const count = `<script>window.n=0</script>`
 	const hit = ` onclick="window.top.n=(window.top.n||0)+1"`
 	frame := `<button id=b` + hit + `>in</button><input id=f>`
@@ -62,6 +63,7 @@ func TestCaseClickReaches(t *testing.T) {
 
 // TestCaseClickWaits waits for what isn't ready yet, and clicks it once.
 func TestCaseClickWaits(t *testing.T) {
+	t.Parallel()
 	d := sit(t, map[string]string{
 		"/late": `<div id=slot></div><script>setTimeout(()=>{const b=document.createElement('button');b.id='b';b.textContent='x';b.disabled=true;
 			b.onclick=()=>window.n=(window.n||0)+1;slot.append(b);setTimeout(()=>{b.disabled=false;window.at=performance.now()},300)},300)</script>`,
@@ -82,6 +84,7 @@ func TestCaseClickWaits(t *testing.T) {
 
 // TestCaseClickRefuses fails without clicking anything, and says why.
 func TestCaseClickRefuses(t *testing.T) {
+	t.Parallel()
 	d := sit(t, map[string]string{
 		"/": `<body onclick="window.n=1"><button id=under>x</button><div id=veil class="a b" style="position:fixed;inset:0">secret text</div>
 			<button id=off disabled style="position:relative;z-index:9">x</button><button id=gone style="display:none">x</button>`,
@@ -113,6 +116,7 @@ func TestCaseClickRefuses(t *testing.T) {
 
 // TestCaseOption chooses an option of a closed select, by click and by type.
 func TestCaseOption(t *testing.T) {
+	t.Parallel()
 	d := sit(t, map[string]string{
 		"/": `<select id=s onchange="window.c=(window.c||0)+1" oninput="window.i=(window.i||0)+1"><option value=r>Rome<option id=o value=o>Oslo<option disabled id=x>Bonn</select>
 			<select id=m multiple size=3><option>a<option id=mb>b<option>c</select>

@@ -16,6 +16,7 @@ const watched = `<script>window.log=[];for(const t of ['input','change','submit'
 
 // TestCaseTypeTakes types into every kind of field and finds the text there.
 func TestCaseTypeTakes(t *testing.T) {
+	t.Parallel()
 	cases := []struct{ name, field, text, value string }{
 		{"text", `<input id=f value=old>`, "new", `"new"`},
 		{"empties", `<input id=f value=old>`, "", `""`},
@@ -55,6 +56,7 @@ func TestCaseTypeTakes(t *testing.T) {
 
 // TestCaseTypeRich types into editable content, and only into the part asked for.
 func TestCaseTypeRich(t *testing.T) {
+	t.Parallel()
 	cases := []struct{ name, field, selector, text, state string }{
 		{"a host", `<div>before</div><div id=f contenteditable>old <b>text</b></div><p>after</p>`, "#f", "new", `["new","before","after"]`},
 		{"one paragraph of it", `<div>before</div><div contenteditable><p>keep</p><p id=f>old</p></div><p>after</p>`, "#f", "new", `["new","before","keep"]`},
@@ -77,6 +79,7 @@ func TestCaseTypeRich(t *testing.T) {
 
 // TestCaseTypeRefuses says so when a field doesn't hold the text afterwards.
 func TestCaseTypeRefuses(t *testing.T) {
+	t.Parallel()
 	cases := []struct {
 		name, field, text, detail string
 		reason                    refusal.Code
@@ -115,11 +118,14 @@ func TestCaseTypeRefuses(t *testing.T) {
 
 // TestCaseEnter presses Enter for a newline in a field of one line.
 func TestCaseEnter(t *testing.T) {
+	t.Parallel()
 	d := sit(t, map[string]string{
-		"/":     `<form onsubmit="window.n=(window.n||0)+1;return false"><input id=f onkeydown="window.k=event.key"></form>`,
-		"/chat": `<input id=f onkeydown="if(event.key==='Enter'){out.textContent+=this.value+';';this.value=''}"><p id=out></p>`,
-		"/go":   `<form action="/done"><input id=f name=q></form>`,
-		"/done": `<h1>done</h1>`,
+		"/":       `<form onsubmit="window.n=(window.n||0)+1;return false"><input id=f onkeydown="window.k=event.key"></form>`,
+		"/chat":   `<input id=f onkeydown="if(event.key==='Enter'){out.textContent+=this.value+';';this.value=''}"><p id=out></p>`,
+		"/go":     `<form action="/done"><input id=f name=q></form>`,
+		"/done":   `<h1>done</h1>`,
+		"/frames": `<script>onmessage=e=>window.told=e.data</script><iframe src="/near"></iframe><iframe src="http://www.app.test/far"></iframe>`,
+		"/near":   `<input id=near>`, "/far": `<form onsubmit="parent.postMessage(far.value,'*');return false"><input id=far></form>`,
 		"/form": `<form onsubmit="return false"><input id=a><input id=b onfocus="window.b=1"></form>`,
 	})
 	d.open("http://app.test/")
@@ -131,6 +137,11 @@ func TestCaseEnter(t *testing.T) {
 	d.open("http://app.test/go")
 	d.typ("#f", "abc\n")
 	d.want("location.search", `"?q=abc"`)
+	d.open("http://app.test/frames")
+	d.typ("#near", "in a frame")
+	d.typ("#far", "in another origin\n")
+	d.want("frames[0].document.querySelector('input').value", `"in a frame"`)
+	d.wantSoon("window.told", `"in another origin"`)
 
 	d.open("http://app.test/form")
 	d.do(browser.Press{Key: "x", Selector: "#a"})
@@ -145,6 +156,7 @@ func TestCaseEnter(t *testing.T) {
 
 // TestCaseDelay waits delay_ms after typing.
 func TestCaseDelay(t *testing.T) {
+	t.Parallel()
 	d := sit(t, map[string]string{"/": `<input id=f>`})
 	d.open("http://app.test/")
 	began := time.Now()

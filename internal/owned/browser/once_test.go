@@ -14,6 +14,7 @@ import (
 
 // TestCaseSentUnconfirmed tells the third outcome apart and never clicks twice.
 func TestCaseSentUnconfirmed(t *testing.T) {
+	t.Parallel()
 	d := sit(t, map[string]string{"/": `<button id=b onclick="localStorage.n=Number(localStorage.n||0)+1;const e=performance.now()+3000;while(performance.now()<e);">x</button>`})
 	for _, wire := range []bool{false, true} {
 		d.open("http://app.test/")
@@ -36,6 +37,7 @@ func TestCaseSentUnconfirmed(t *testing.T) {
 
 // TestCaseCancelled stops the waiting: nothing is done to the page later.
 func TestCaseCancelled(t *testing.T) {
+	t.Parallel()
 	d := sit(t, map[string]string{"/": `<body><script>setTimeout(()=>{document.body.innerHTML='<button id=b onclick="window.n=1">x</button><input id=f><select id=s onchange="window.n=2"><option>a<option>b</select>'},400)</script>`})
 	for _, a := range []ownedv1.Action{
 		ownedv1.Click{Selector: "#b"}, ownedv1.Type{Selector: "#f", Text: "late"}, ownedv1.Type{Selector: "#s", Text: "b"},
@@ -55,6 +57,7 @@ func TestCaseCancelled(t *testing.T) {
 
 // TestCaseClickOutcome tells what a click has started.
 func TestCaseClickOutcome(t *testing.T) {
+	t.Parallel()
 	d := sit(t, map[string]string{
 		"/alert":   `<button id=b onclick="window.before=1;alert('hello');window.after=1">x</button><button id=late onclick="setTimeout(()=>confirm('sure?'),0)">y</button>`,
 		"/links":   `<a id=go href="/done">go</a><a id=pop target=_blank href="/done">pop</a><a id=out href="http://out.test/">out</a><form action="/done"><button id=send>send</button></form><button id=close onclick="window.close()">c</button>`,

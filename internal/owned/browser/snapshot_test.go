@@ -18,6 +18,7 @@ import (
 
 // TestCaseSnapshot writes what a person would find on the page.
 func TestCaseSnapshot(t *testing.T) {
+	t.Parallel()
 	cases := []struct{ name, page, want string }{
 		{"a form", `<h1>Sign <i>in</i></h1><form><label>Name <input value=Ann></label><label for=p>Secret</label><input id=p type=password value=hunter2 required>
 			<label><input type=checkbox checked> remember</label><input type=radio aria-label=yes><button disabled>Send</button><input type=submit></form>`, `
@@ -81,9 +82,13 @@ iframe "near"
 iframe
 frame "http://www.app.test"
  button "inside" [ref=e2]`},
-		{"text that lies", "<button>pay \u202e001\u202c \U000e0041\u200b now</button><p>a\"b\\c [ref=e9]\nline</p>", `
+		{"text that lies", "<button>pay \u202e001\u202c \U000e0041\u200b now</button><p>a\"b\\c [ref=x9]\nline</p>", `
 button "pay 001 now" [ref=e1]
-text "a\"b\\c [ref=e9] line"`},
+text "a\"b\\c [ref=x9] line"`},
+		{"a drawn checkbox", `<label><input type=checkbox checked style="display:none"><i>box</i> agree</label>`, `
+checkbox "box agree" [ref=e1] [checked]`},
+		{"deep nesting", strings.Repeat("<div>", 400) + `<button>down</button>`, `
+button "down" [ref=e1]`},
 		{"clobbered properties", `<form><input name=parentNode><input name=childNodes><input name=getAttribute><input name=localName><input name=tagName><input name=nodeType></form><img name=body><img name=documentElement><button>ok</button>`, `
 textbox [ref=e1]
 textbox [ref=e2]
@@ -93,15 +98,31 @@ textbox [ref=e5]
 textbox [ref=e6]
 button "ok" [ref=e7]`},
 	}
+	d := sit(t, map[string]string{"/in": `<button>inside</button>`})
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			d := sit(t, map[string]string{"/": c.page, "/in": `<button>inside</button>`})
+			d := d.with(t)
+			d.pages.set("/", c.page)
 			d.open("http://app.test/")
-			if diff := cmp.Diff(strings.TrimPrefix(c.want, "\n"), d.snapshot(browser.Snapshot{})); diff != "" {
+			if diff := cmp.Diff(strings.TrimPrefix(c.want, "\n"), fromOne(d.snapshot(browser.Snapshot{}))); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
+}
+
+var reference = regexp.MustCompile(`\[ref=e\d+\]`)
+
+// fromOne numbers the references of a snapshot from e1: in a run no number comes
+// twice.
+func fromOne(text string) string {
+	seen := map[string]string{}
+	return reference.ReplaceAllStringFunc(text, func(ref string) string {
+		if seen[ref] == "" {
+			seen[ref] = fmt.Sprintf("[ref=e%d]", len(seen)+1)
+		}
+		return seen[ref]
+	})
 }
 
 var refLine = regexp.MustCompile(`(?m)^ *(link|button) "([^"]*)" \[ref=(e\d+)\]`)
@@ -156,6 +177,7 @@ var moreLine = regexp.MustCompile(`\n(\d+) more, pass after=(e\d+)$`)
 
 // TestCaseSnapshotPages goes on where max_bytes has cut, and misses nothing.
 func TestCaseSnapshotPages(t *testing.T) {
+	t.Parallel()
 	d := sit(t, map[string]string{
 		"/": nodesPage(), "/text": `<p>` + strings.Repeat("<p>some words here</p>", 300) + `<iframe src="http://www.app.test/in"></iframe>`,
 		"/in": `<button>last</button>`,
@@ -191,6 +213,7 @@ func TestCaseSnapshotPages(t *testing.T) {
 
 // TestCaseSnapshotHuge never moves a page's hidden or endless text.
 func TestCaseSnapshotHuge(t *testing.T) {
+	t.Parallel()
 	d := sit(t, map[string]string{"/": `<button>ok</button><p id=p></p><div hidden id=h></div><script>p.textContent='word '.repeat(1e6);h.textContent='x'.repeat(4e7)</script>`})
 	d.open("http://app.test/")
 	text := d.snapshot(browser.Snapshot{})
@@ -201,6 +224,7 @@ func TestCaseSnapshotHuge(t *testing.T) {
 
 // TestCaseReferences live as long as their node and document do.
 func TestCaseReferences(t *testing.T) {
+	t.Parallel()
 	d := sit(t, map[string]string{
 		"/text":    `<button id=b onclick="window.n=(window.n||0)+1">0</button><script>let i=0;setInterval(()=>b.textContent=++i,20)</script>`,
 		"/rebuild": `<div id=l></div><script>const make=()=>{l.innerHTML='<button onclick="window.n=(window.n||0)+1">go</button>'};make();setInterval(make,100)</script>`,

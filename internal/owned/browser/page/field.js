@@ -14,7 +14,7 @@ function fieldKind(el) {
       if (lineTypes.has(el.type)) return "line";
       return valueTypes.has(el.type) ? "value" : el.type === "file" ? "file" : "";
   }
-  return el.isContentEditable ? "rich" : "";
+  return isEditable(el) ? "rich" : "";
 }
 
 const fire = (el, type) => el.dispatchEvent(new Event(type, { bubbles: true, composed: type === "input" }));
@@ -89,7 +89,7 @@ async function type(selector, text, first, ms) {
 
 function editingHost(el) {
   let top = el;
-  for (let p = parentNode(el); isElement(p) && p.isContentEditable; p = parentNode(p)) top = p;
+  for (let p = parentNode(el); isElement(p) && isEditable(p); p = parentNode(p)) top = p;
   return top;
 }
 

@@ -9,7 +9,7 @@ const labelsOf = (el) => {
   return [];
 };
 
-const labelControl = (el) => (localName(el) === "label" ? HTMLLabelElement.prototype.__lookupGetter__("control").call(el) : null);
+const labelControl = (el) => (localName(el) === "label" && namespace(el) === "http://www.w3.org/1999/xhtml" ? controlOf(el) : null);
 
 const shown = (el) => checkVisibility(el, { visibilityProperty: true });
 

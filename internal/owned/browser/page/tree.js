@@ -20,6 +20,7 @@ const contains = method(Node.prototype, "contains");
 const charData = getter(CharacterData.prototype, "data");
 
 const localName = getter(Element.prototype, "localName");
+const namespace = getter(Element.prototype, "namespaceURI");
 const shadowRoot = getter(Element.prototype, "shadowRoot");
 const assignedSlot = getter(Element.prototype, "assignedSlot");
 const textSlot = getter(Text.prototype, "assignedSlot");
@@ -61,10 +62,13 @@ const documentElement = getter(Document.prototype, "documentElement");
 const documentBody = getter(Document.prototype, "body");
 const iframeDocument = getter(HTMLIFrameElement.prototype, "contentDocument");
 const frameDocument = getter(HTMLFrameElement.prototype, "contentDocument");
+const controlOf = getter(HTMLLabelElement.prototype, "control");
+const contentEditable = getter(HTMLElement.prototype, "isContentEditable");
 const offsetWidth = getter(HTMLElement.prototype, "offsetWidth");
 const offsetHeight = getter(HTMLElement.prototype, "offsetHeight");
 
 const isElement = (node) => node !== null && nodeType(node) === 1;
+const isEditable = (el) => namespace(el) === "http://www.w3.org/1999/xhtml" && contentEditable(el);
 const isFrame = (el) => localName(el) === "iframe" || localName(el) === "frame";
 
 // owners remembers which frame element shows a document: a document of another

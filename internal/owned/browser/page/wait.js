@@ -24,8 +24,12 @@ function holdsText(wanted) {
   for (const root of roots(document)) {
     const top = nodeType(root) === 9 ? documentBody(root) : root;
     if (!top || !squeezed(textContent(top)).includes(wanted)) continue;
-    const parts = nodeType(root) === 9 ? [top] : [...queryIn[11](root, ":host > *, *")];
-    for (const part of parts) if (part.innerText !== undefined && squeezed(part.innerText).includes(wanted)) return true;
+    // A shadow root has no text as laid out: what it shows is put together.
+    let shownText = "";
+    if (nodeType(root) === 9) shownText = top.innerText ?? "";
+    else if (shown(host(root)))
+      for (let n = firstChild(root); n; n = nextSibling(n)) shownText += nodeType(n) === 3 ? charData(n) : isElement(n) ? " " + (n.innerText ?? "") + " " : "";
+    if (squeezed(shownText).includes(wanted)) return true;
   }
   return false;
 }
