@@ -45,6 +45,11 @@ func Start(ctx context.Context, c Config) (*Box, error) {
 	if !filepath.IsAbs(c.Engine) {
 		return nil, fmt.Errorf("the engine's path %q isn't absolute: %w", c.Engine, refusal.PrerequisiteMissing)
 	}
+	engine, err := checkEngine(c.Engine)
+	if err != nil {
+		return nil, err
+	}
+	c.Engine = engine // without links, whose targets the box may not have
 	return start(ctx, c)
 }
 

@@ -101,6 +101,7 @@ func TestEngineSees(t *testing.T) {
 		{"env", "HOME=/tmp/home TMPDIR=/tmp LANG=C.UTF-8 TZ=UTC"},
 		{"fds", "0 /dev/null, 1 /dev/null, 2 pipe, 3 pipe, 4 pipe"},
 		{"list /", "dev engine etc lib lib64 proc tmp usr var"},
+		{"list /engine", "jail.test"}, // and nothing that lies beside it on the host
 		{"list /etc", "fonts ld.so.cache"},
 		{"list /dev", "fd full null random shm urandom zero"},
 		{"list /tmp", "down home profile up"},
@@ -299,11 +300,7 @@ func TestRefusedConfigs(t *testing.T) {
 		{"/nowhere/chromium", "apt-get install -y chromium-headless-shell"},
 		{script, "the engine"},
 	} {
-		b, err := jail.Start(t.Context(), jail.Config{Engine: c.engine})
-		if err == nil {
-			<-b.Done()
-			err = b.Err()
-		}
+		_, err := jail.Start(t.Context(), jail.Config{Engine: c.engine})
 		if !errors.Is(err, refusal.PrerequisiteMissing) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.engine, err)
 		}
@@ -345,5 +342,38 @@ func BenchmarkFirstAnswer(b *testing.B) {
 		b.StopTimer()
 		box.Close()
 		b.StartTimer()
+	}
+}
+
+// TestEngineElsewhere starts a Chromium that isn't installed where packages go.
+func TestEngineElsewhere(t *testing.T) {
+	dir, err := os.MkdirTemp("", "chromium")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("/usr/lib/chromium/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range files {
+		info, err := os.Stat(from)
+		if err != nil || info.IsDir() || filepath.Base(from) == "chromium" {
+			continue
+		}
+		data, err := os.ReadFile(from)
+		if err != nil {
+			continue // not for everybody to read
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(from)), data, info.Mode().Perm()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := start(t, jail.Config{Engine: filepath.Join(dir, "chromium-headless-shell"), Args: flags})
+	if answer := b.ask(t, `{"id":1,"method":"Browser.getVersion"}`); !strings.Contains(answer, "HeadlessChrome") {
+		t.Error(answer)
 	}
 }

@@ -15,11 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host uids for boxes started by root: above what login.defs gives to people and
-// below nobody, so that nothing on the host belongs to them.
+// Host uids for boxes started by root: above nobody and systemd's dynamic users
+// (to 65535), below the first subordinate uid (100000), so that nothing and nobody
+// on the host has one.
 const (
-	firstUID = 61000
-	lastUID  = 64999
+	firstUID = 70000
+	lastUID  = 79999
 )
 
 // ids are a box's user and group as the host sees them.

@@ -60,6 +60,9 @@ func publicCopy(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, "beside"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	path := filepath.Join(dir, "jail.test")
 	if err := os.WriteFile(path, data, 0o755); err != nil {
 		t.Fatal(err)

@@ -95,10 +95,21 @@ func bindHost(o order) error {
 			return at("device", path, err)
 		}
 	}
-	if o.Engine == "" || enginePath(o.Engine) == o.Engine {
+	return at("engine", o.Engine, bindEngine(o.Engine))
+}
+
+// bindEngine binds an engine from elsewhere: the folder of a Chromium, which has
+// its resources beside it, and else the program alone. A folder is never bound on
+// the word of a path only: it might be somebody's home.
+func bindEngine(engine string) error {
+	if engine == "" || enginePath(engine) == engine {
 		return nil
 	}
-	return at("engine", o.Engine, bind(filepath.Dir(o.Engine), engineDir, roAttr))
+	dir := filepath.Dir(engine)
+	if _, err := os.Stat(filepath.Join(dir, "icudtl.dat")); err == nil && dir != "/" {
+		return bind(dir, engineDir, roAttr)
+	}
+	return bind(engine, enginePath(engine), roAttr)
 }
 
 // mirror copies a top-level link, or binds the folder that stands there.
