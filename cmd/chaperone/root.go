@@ -28,6 +28,7 @@ func newRoot(a *app) *cobra.Command {
 		newHostCmd(a),
 		newScopeCmd(a),
 		newQualifyCmd(a),
+		newAuditCmd(a),
 		newDoctorCmd(a),
 	)
 	usageErrors(root)
