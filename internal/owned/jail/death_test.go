@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,6 +41,46 @@ func TestHostIsKilled(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHostIsKilledWhileLaunching kills hosts at every stage of a launch, and looks
+// for any process that still runs their program.
+func TestHostIsKilledWhileLaunching(t *testing.T) {
+	rounds := 12
+	if os.Getenv("CHAPERONE_TORTURE") != "" {
+		rounds = 200
+	}
+	program := publicCopy(t)
+	info, err := os.Stat(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range rounds {
+		cmd := exec.Command(program, "host", "helper", program)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(i) * 30 * time.Millisecond / time.Duration(rounds))
+		cmd.Process.Kill()
+		cmd.Wait()
+		waitGone(t, running(info))
+	}
+	if left := running(info); len(left) > 0 {
+		t.Errorf("%v still run", left)
+	}
+}
+
+// running answers the pids whose executable is that file.
+func running(program os.FileInfo) []int {
+	var found []int
+	all, _ := filepath.Glob("/proc/[0-9]*/exe")
+	for _, link := range all {
+		if info, err := os.Stat(link); err == nil && os.SameFile(info, program) {
+			pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
+			found = append(found, pid)
+		}
+	}
+	return found
 }
 
 // TestThreadChurn ends hundreds of threads while a box lives: the death signal
@@ -140,7 +181,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // this is that run
 	}
-	cmd := exec.Command(publicCopy(t), "-test.run", "^Test(Every|Engine|Filter|Listener|Browser|Endings|Upload|Hostile|FileSizes|TreeMemory|ForkBomb|Probe$|HostIsKilled|Guardian|Cancelled|Nothing)", "-test.v")
+	cmd := exec.Command(publicCopy(t), "-test.run", "^Test(Every|Engine|Filter|Listener|Browser|Endings|Upload|Hostile|FileSizes|TreeMemory|ForkBomb|Probe$|HostIsKilled|Guardian|ThreadChurn|Cancelled|Nothing)", "-test.v")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	cmd.Dir = "/"
 	cmd.Env = []string{"HOME=/nonexistent", "TMPDIR=/tmp", "PATH=/usr/bin:/bin"}

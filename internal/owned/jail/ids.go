@@ -72,7 +72,7 @@ func (i ids) Close() error {
 // dropGroups leaves root's supplementary groups, for the calling thread only:
 // the box couldn't, as a user namespace that was mapped safely may not set them.
 func (i ids) dropGroups() error {
-	if i.claim == nil {
+	if i.uid == os.Geteuid() {
 		return nil // an ordinary user's groups are what that user has anyway
 	}
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
