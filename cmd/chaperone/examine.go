@@ -33,6 +33,8 @@ func (a *app) examine(ctx context.Context, engine string) []finding {
 		found = append(found, judged("browser", err, ""))
 	} else if box.State == fine {
 		found = append(found, examineBrowser(ctx, path))
+	} else {
+		found = append(found, finding{"browser", noted, path + ", not tried as it has no box", ""})
 	}
 	return append(found, examineFonts(), a.examineHome(), a.examineDisk(), examineMemory(), examineFiles(), examineClock())
 }

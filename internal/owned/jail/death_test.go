@@ -196,15 +196,15 @@ func TestProbeNamesTheCause(t *testing.T) {
 	root := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 	group := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	for _, c := range []struct {
-		name string
-		args []string
+		how  string
 		want []string
 	}{
-		{"no user namespaces", nil, []string{"user.max_user_namespaces is 0", "sysctl -w user.max_user_namespaces="}},
-		{"masked proc", []string{"/proc/sys"}, []string{"/proc", "masked", "container"}},
+		{"limit", []string{"user.max_user_namespaces is 0", "sysctl -w user.max_user_namespaces="}},
+		{"mask", []string{"/proc", "masked", "containers"}},
+		{"filter", []string{"seccomp", "containers"}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			cmd := exec.Command(publicCopy(t), append([]string{"host", "probe"}, c.args...)...)
+		t.Run(c.how, func(t *testing.T) {
+			cmd := exec.Command(publicCopy(t), "host", "probe", c.how)
 			cmd.SysProcAttr = &syscall.SysProcAttr{
 				Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 				UidMappings: root, GidMappings: group,

@@ -13,9 +13,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"chaperone/internal/owned/jail"
 	"chaperone/internal/refusal"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestMain also gives this binary two more lives: as an engine inside a box, and
@@ -201,16 +204,34 @@ func hostMain(args []string) {
 		<-g.Done()
 		fmt.Println("guardian gone")
 	case "probe":
-		if len(args) > 1 {
-			must(syscall.Mount("tmpfs", args[1], "tmpfs", syscall.MS_RDONLY, ""))
-		} else {
-			must(os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0))
-		}
+		must(breakMachine(args[1]))
 		err := jail.Probe(background)
 		fmt.Println(errors.Is(err, refusal.PrerequisiteMissing), err)
 		return
 	}
 	time.Sleep(time.Hour)
+}
+
+// breakMachine makes this process's machine one that can't box.
+func breakMachine(how string) error {
+	switch how {
+	case "limit":
+		return os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0)
+	case "mask":
+		return syscall.Mount("tmpfs", "/proc/sys", "tmpfs", syscall.MS_RDONLY, "")
+	}
+	policy := []unix.SockFilter{ // mount is refused, as by container runtimes
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_MOUNT, Jf: 1},
+		{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ALLOW},
+	}
+	program := unix.SockFprog{Len: uint16(len(policy)), Filter: &policy[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 func hostBox(c jail.Config) {
