@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"chaperone/internal/storetest"
 	"chaperone/spec"
 )
 
@@ -70,6 +71,18 @@ func TestRacingHandshakes(t *testing.T) {
 		if err := conform(t, "race", start(t, options{}).registry, "64"); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestOverPostgres: the authority over the one-use token is the same there.
+func TestOverPostgres(t *testing.T) {
+	t.Parallel()
+	h := start(t, options{args: []string{"--database", storetest.Postgres(t)}})
+	if err := conform(t, "race", h.registry, "64"); err != nil {
+		t.Error(err)
+	}
+	if code := h.stop(); code != 0 {
+		t.Errorf("exit code %d\n%s", code, h.stderr)
 	}
 }
 

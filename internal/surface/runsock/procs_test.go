@@ -86,10 +86,11 @@ type traces struct {
 	family   []proc
 	networks []string // not this process's
 	folder   string
+	at       int64 // when this was seen, in ticks since boot
 }
 
 func (h *hosted) traces() traces {
-	tr := traces{family: family(h.cmd.Process.Pid), folder: h.registry}
+	tr := traces{family: family(h.cmd.Process.Pid), folder: h.registry, at: ticks()}
 	mine := network(os.Getpid())
 	for _, p := range tr.family {
 		if ns := network(p.pid); ns != "" && ns != mine && !slices.Contains(tr.networks, ns) {
@@ -97,6 +98,14 @@ func (h *hosted) traces() traces {
 		}
 	}
 	return tr
+}
+
+// ticks is now in the unit of a process's start.
+func ticks() int64 {
+	uptime, _ := os.ReadFile("/proc/uptime")
+	seconds, _, _ := strings.Cut(string(uptime), " ")
+	at, _ := strconv.ParseFloat(seconds, 64)
+	return int64(at * 100)
 }
 
 // left answers what there still is of it.
@@ -107,9 +116,13 @@ func (tr traces) left() (left []string) {
 		}
 	}
 	for _, p := range processes() {
-		if slices.Contains(tr.networks, network(p.pid)) {
+		// The kernel gives a namespace's number again: a younger process has another.
+		if start, _ := strconv.ParseInt(p.start, 10, 64); start <= tr.at && slices.Contains(tr.networks, network(p.pid)) {
 			left = append(left, fmt.Sprintf("process %d %s in the run's network", p.pid, p.name))
 		}
+	}
+	if tr.folder == "" {
+		return left
 	}
 	if _, err := os.Lstat(tr.folder); err == nil {
 		left = append(left, "folder "+tr.folder)

@@ -110,7 +110,61 @@ func TestKillTorture(t *testing.T) {
 			t.Fatalf("stopped in %s", name)
 		}
 	}
-	ev.keep(t)
+	ev.keep(t, "torture-host.json")
+}
+
+// TestKilledWhileStarting kills a host at a moment of chance between its first
+// instruction and its first answer. No process may be left, no descriptor may
+// outlive its host, and the next host of the same run starts as if nothing had
+// been.
+func TestKilledWhileStarting(t *testing.T) {
+	t.Parallel()
+	rounds := 8
+	if os.Getenv("CHAPERONE_TORTURE") == "1" {
+		rounds = 100
+	}
+	base := t.TempDir()
+	o := options{home: filepath.Join(base, "home"), dir: filepath.Join(base, "browser-runs"), id: "starting"}
+	if err := os.Mkdir(o.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ev := evidence{Rounds: rounds, Began: time.Now().UTC(), Slowest: map[string]int64{}, Histogram: map[string]int{}}
+	for round := range rounds {
+		h := spawn(t, o)
+		time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond)
+		tr := h.traces()
+		reached := "no folder"
+		for _, step := range [][2]string{{"", "folder"}, {"browser.sock", "socket"}, {"browser.json", "published"}} {
+			if _, err := os.Lstat(filepath.Join(h.registry, step[0])); err == nil {
+				reached = step[1]
+			}
+		}
+		killed := time.Now()
+		h.kill()
+		// Before its guardian stands, a host can leave its folder and its socket,
+		// which nobody listens at. The next round's host takes them away.
+		tr.folder = ""
+		tr.gone(t)
+		if reached == "published" {
+			(traces{folder: h.registry}).gone(t)
+		}
+		if _, err := os.Lstat(filepath.Join(h.registry, "browser.json")); err == nil {
+			t.Errorf("round %d: a descriptor outlives its host, which had reached: %s", round, reached)
+		}
+		ev.Slowest[reached] = max(ev.Slowest[reached], time.Since(killed).Milliseconds())
+		ev.Histogram[fmt.Sprintf("%s, %d processes", reached, len(tr.family))]++
+	}
+	h := start(t, o)
+	h.open().must("list_tabs", "{}")
+	tr := h.traces()
+	if code := h.stop(); code != 0 {
+		t.Errorf("exit code %d after %d killed hosts\n%s", code, rounds, h.stderr)
+	}
+	tr.gone(t)
+	if out, err := exec.Command(filepath.Join(workshop, "chaperone"), "audit", "verify", "--home", o.home).CombinedOutput(); err != nil {
+		t.Errorf("audit verify: %v\n%s", err, out)
+	}
+	ev.keep(t, "torture-host-start.json")
 }
 
 // torture is one round. It answers the session that the next round's host must
@@ -249,7 +303,7 @@ type evidence struct {
 	Histogram map[string]int   `json:"histogram"`  // victim, run's state and last outcome
 }
 
-func (ev evidence) keep(t *testing.T) {
+func (ev evidence) keep(t *testing.T, name string) {
 	t.Helper()
 	for what, n := range ev.Histogram {
 		t.Logf("%3d %s", n, what)
@@ -266,7 +320,7 @@ func (ev evidence) keep(t *testing.T) {
 	ev.Commit = strings.TrimSpace(string(commit))
 	data, err := json.MarshalIndent(ev, "", "  ")
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "torture-host.json"), append(data, '\n'), 0o644)
+		err = os.WriteFile(filepath.Join(dir, name), append(data, '\n'), 0o644)
 	}
 	if err != nil {
 		t.Fatal(err)
