@@ -152,17 +152,17 @@ func (n Names) fits(pattern string, got any, now time.Time) bool {
 	kind, rest, _ := strings.Cut(pattern, " ")
 	text, isText := got.(string)
 	number, isNumber := got.(json.Number)
-	whole, notWhole := strconv.ParseInt(number.String(), 10, 64)
+	whole, err := strconv.ParseInt(number.String(), 10, 64)
 	switch kind {
 	case "any":
 		return true
 	case "string":
 		return isText
 	case "integer":
-		return isNumber && notWhole == nil
+		return isNumber && err == nil
 	case "within":
 		limit, _ := strconv.ParseInt(rest, 10, 64)
-		return isNumber && notWhole == nil && whole > now.UnixMilli() && whole <= now.UnixMilli()+limit
+		return isNumber && err == nil && whole > now.UnixMilli() && whole <= now.UnixMilli()+limit
 	case "capabilities":
 		list, _ := got.([]any)
 		var words []string

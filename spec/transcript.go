@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/rogpeppe/go-internal/txtar"
 )
 
 // Transcript is one conversation (transcripts/README.md).
@@ -31,21 +29,21 @@ type Step struct {
 
 // ParseTranscript reads one file. Its errors name the section.
 func ParseTranscript(data []byte) (Transcript, error) {
-	archive := txtar.Parse(data)
-	title, rest, _ := strings.Cut(string(archive.Comment), "\n")
+	comment, sections := split(data)
+	title, rest, _ := strings.Cut(comment, "\n")
 	t := Transcript{Title: title, Engine: strings.Contains("\n"+rest, "\nengine: yes\n")}
 	sent, answered := map[int]bool{}, map[int]bool{}
-	for _, f := range archive.Files {
+	for _, f := range sections {
 		s, err := parseStep(f)
 		if err != nil {
-			return Transcript{}, fmt.Errorf("section %q: %w", f.Name, err)
+			return Transcript{}, fmt.Errorf("section %q: %w", f.name, err)
 		}
 		switch {
 		case s.Pause > 0:
 		case s.Send && s.N != len(sent)+1:
-			return Transcript{}, fmt.Errorf("section %q: the next request is number %d", f.Name, len(sent)+1)
+			return Transcript{}, fmt.Errorf("section %q: the next request is number %d", f.name, len(sent)+1)
 		case !s.Send && (!sent[s.N] || answered[s.N]):
-			return Transcript{}, fmt.Errorf("section %q: no such request awaits its answer", f.Name)
+			return Transcript{}, fmt.Errorf("section %q: no such request awaits its answer", f.name)
 		case s.Send:
 			sent[s.N] = true
 		default:
@@ -59,11 +57,38 @@ func ParseTranscript(data []byte) (Transcript, error) {
 	return t, nil
 }
 
+// section is a part of a txtar file, as it stands.
+type section struct {
+	name string
+	data []byte
+}
+
+// split reads txtar: sections begin with a line "-- NAME --". (The library for
+// it panics on a line "-- --", which fuzzing found.)
+func split(data []byte) (comment string, sections []section) {
+	begin := func(line []byte) (string, bool) {
+		rest, ok := strings.CutPrefix(strings.TrimSuffix(string(line), "\n"), "-- ")
+		name, closed := strings.CutSuffix(rest, " --")
+		return strings.TrimSpace(name), ok && closed && strings.TrimSpace(name) != ""
+	}
+	var head []byte
+	into := &head
+	for line := range bytes.Lines(data) {
+		if name, ok := begin(line); ok {
+			sections = append(sections, section{name: name})
+			into = &sections[len(sections)-1].data
+			continue
+		}
+		*into = append(*into, line...)
+	}
+	return string(head), sections
+}
+
 // parseStep reads a section's name, headers and body.
-func parseStep(f txtar.File) (Step, error) {
+func parseStep(f section) (Step, error) {
 	var s Step
-	words := strings.Fields(f.Name)
-	if ms, ok := strings.CutPrefix(f.Name, "pause "); ok {
+	words := strings.Fields(f.name)
+	if ms, ok := strings.CutPrefix(f.name, "pause "); ok {
 		n, err := strconv.Atoi(ms)
 		s.Pause = time.Duration(n) * time.Millisecond
 		return s, err
@@ -86,7 +111,7 @@ func parseStep(f txtar.File) (Step, error) {
 	default:
 		return s, fmt.Errorf("is neither N > METHOD PATH nor N < STATUS")
 	}
-	head, body, hasBody := bytes.Cut(append([]byte("\n"), f.Data...), []byte("\n\n"))
+	head, body, hasBody := bytes.Cut(append([]byte("\n"), f.data...), []byte("\n\n"))
 	if hasBody {
 		s.Body = bytes.TrimSuffix(body, []byte("\n"))
 	}

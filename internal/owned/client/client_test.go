@@ -41,6 +41,8 @@ func TestSession(t *testing.T) {
 		}
 	}
 	want := []ownedv1.Verb{"handshake", "action", "action", "action"}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if diff := cmp.Diff(want, s.seen); diff != "" {
 		t.Error(diff)
 	}
@@ -208,11 +210,11 @@ func TestCancel(t *testing.T) {
 	if _, err := c.Do(ctx, ownedv1.Goto{URL: "http://a/"}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}
-	action, err := ownedv1.DecodeActionRequest(s.bodies[1], time.Now())
+	action, err := ownedv1.DecodeActionRequest(s.body(1), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := ownedv1.DecodeCancelRequest(s.bodies[2])
+	q, err := ownedv1.DecodeCancelRequest(s.body(2))
 	if err != nil || q.RequestID != action.RequestID || q.Sequence != action.Sequence {
 		t.Errorf("cancelled %+v, %v", q, err)
 	}
@@ -255,7 +257,7 @@ func TestDeadline(t *testing.T) {
 	if took := time.Since(begin); refusal.Of(err) != refusal.BrowserTimeout || took < 2400*time.Millisecond || took > 12*time.Second {
 		t.Errorf("%v after %s", err, took)
 	}
-	q, err := ownedv1.DecodeActionRequest(s.bodies[1], time.Now())
+	q, err := ownedv1.DecodeActionRequest(s.body(1), time.Now())
 	if left := q.Deadline().Sub(begin); err != nil || left > 501*time.Millisecond {
 		t.Errorf("the deadline sent was %s away, %v", left, err)
 	}

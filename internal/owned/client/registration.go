@@ -31,7 +31,7 @@ type Registration struct {
 	desc  ownedv1.Descriptor
 	dir   *os.File // the folder of the descriptor and the socket
 	file  string   // the descriptor's name in it
-	owner uint32   // who made the folder, and so who must listen
+	owner uint32   // who wrote the descriptor, and so who must listen
 	sum   [sha256.Size]byte
 }
 
@@ -105,15 +105,10 @@ func OpenRegistration(path string) (*Registration, error) {
 // open reads the descriptor in folder, which it closes where it fails.
 func open(folder *os.File, name string) (*Registration, error) {
 	r := &Registration{dir: folder, file: name}
-	data, err := r.read()
+	data, owner, err := r.read()
 	if err == nil {
-		r.sum = sha256.Sum256(data)
+		r.sum, r.owner = sha256.Sum256(data), owner
 		r.desc, err = ownedv1.DecodeDescriptor(data, time.Now())
-	}
-	if err == nil {
-		var st unix.Stat_t
-		err = unix.Fstat(int(folder.Fd()), &st)
-		r.owner = st.Uid
 	}
 	if err != nil {
 		return nil, errors.Join(err, folder.Close())
@@ -121,23 +116,28 @@ func open(folder *os.File, name string) (*Registration, error) {
 	return r, nil
 }
 
-// read reads the descriptor's file as it is now.
-func (r *Registration) read() ([]byte, error) {
+// read reads the descriptor's file as it is now, and whose it is.
+func (r *Registration) read() (data []byte, owner uint32, err error) {
 	f, err := openPrivate(int(r.dir.Fd()), r.file, 0)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxDescriptor))
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, 0, err
+	}
+	data, err = io.ReadAll(io.LimitReader(f, maxDescriptor))
+	return data, st.Uid, err
 }
 
 // unchanged refuses a registration that was revoked or replaced.
 func (r *Registration) unchanged() error {
-	data, err := r.read()
+	data, owner, err := r.read()
 	if err != nil {
 		return fmt.Errorf("the registration is gone: %w", refusal.UnauthorizedAdapter)
 	}
-	if sha256.Sum256(data) != r.sum {
+	if sha256.Sum256(data) != r.sum || owner != r.owner {
 		return fmt.Errorf("the registration was replaced: %w", refusal.UnauthorizedAdapter)
 	}
 	return nil

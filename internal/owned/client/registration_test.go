@@ -150,19 +150,19 @@ func TestLoopback(t *testing.T) {
 	s.desc.Transport, s.desc.Endpoint = ownedv1.TransportDirect, "http://"+l.Addr().String()
 	s.publish(t)
 	c := connect(t, s)
-	if _, err := c.Do(t.Context(), ownedv1.ListTabs{}); err != nil || s.hosts[0] != l.Addr().String() {
-		t.Errorf("%v, Host %q", err, s.hosts)
+	if _, err := c.Do(t.Context(), ownedv1.ListTabs{}); err != nil || s.host() != l.Addr().String() {
+		t.Errorf("%v, Host %q", err, s.host())
 	}
 }
 
-// Whoever listens must be whom the folder belongs to.
+// Whoever listens must be who wrote the descriptor.
 func TestPeer(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Log("as an ordinary user every folder that passes is one's own; the rest needs root")
+		t.Log("as an ordinary user every file that passes is one's own; the rest needs root")
 		return
 	}
 	s := start(t, registrations(t))
-	if err := os.Chown(filepath.Dir(s.path()), 12345, 12345); err != nil {
+	if err := os.Chown(s.path(), 12345, 12345); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.Connect(t.Context(), s.path()); refusal.Of(err) != refusal.UnauthorizedAdapter || s.requests(ownedv1.Handshake) != 0 {

@@ -145,6 +145,20 @@ func (s *standIn) requests(v ownedv1.Verb) (n int) {
 	return n
 }
 
+// body answers the body of the nth request.
+func (s *standIn) body(n int) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bodies[n]
+}
+
+// host answers the Host of the first request.
+func (s *standIn) host() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hosts[0]
+}
+
 // names are the placeholders of spec/vectors/answers.json for one request.
 func (s *standIn) names(t *testing.T, body []byte) spec.Names {
 	var q struct {
