@@ -68,7 +68,8 @@ type Config struct {
 // Proxy serves one run.
 type Proxy struct {
 	config    Config
-	authority *authority // nil where no tunnel has to be opened
+	patience  time.Duration // headerTimeout, but in tests
+	authority *authority    // nil where no tunnel has to be opened
 	server    *http.Server
 	ctx       context.Context // ends with the proxy
 	cancel    context.CancelFunc
@@ -83,7 +84,9 @@ type Proxy struct {
 
 // New makes a proxy. It fails only if the run's certificate authority can't be
 // made.
-func New(c Config) (*Proxy, error) {
+func New(c Config) (*Proxy, error) { return newProxy(c, headerTimeout) }
+
+func newProxy(c Config, patience time.Duration) (*Proxy, error) {
 	if c.Scope == nil {
 		return nil, errors.New("proxy: no scope")
 	}
@@ -96,7 +99,7 @@ func New(c Config) (*Proxy, error) {
 	if c.Record == nil {
 		c.Record = func(scope.Record) {}
 	}
-	p := &Proxy{config: c, conns: map[*conn]struct{}{}}
+	p := &Proxy{config: c, patience: patience, conns: map[*conn]struct{}{}}
 	if c.Scope.NeedsCA() {
 		var err error
 		if p.authority, err = newAuthority(time.Now()); err != nil {
@@ -119,7 +122,7 @@ func New(c Config) (*Proxy, error) {
 func (p *Proxy) newServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: headerTimeout,
+		ReadHeaderTimeout: p.patience,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		// `OPTIONS *` is judged like any other request, and refused.
@@ -202,16 +205,21 @@ type conn struct {
 	*net.TCPConn
 	proxy *Proxy
 	link  *link // for its plain requests
+	once  sync.Once
 }
 
 type connKey struct{}
 
-// Close forgets and closes the connection, and what it held open outside.
+// Close forgets and closes the connection, and what it held open outside. Whoever
+// serves it closes it last, which is what Proxy.Close waits for.
 func (c *conn) Close() error {
-	c.link.drop()
-	c.proxy.mu.Lock()
-	delete(c.proxy.conns, c)
-	c.proxy.mu.Unlock()
+	c.once.Do(func() {
+		c.link.drop()
+		c.proxy.mu.Lock()
+		delete(c.proxy.conns, c)
+		c.proxy.mu.Unlock()
+		c.proxy.work.Done()
+	})
 	return c.TCPConn.Close()
 }
 
@@ -250,7 +258,8 @@ func (p *Proxy) admit(tcp *net.TCPConn) *conn {
 	if p.closed || len(p.conns) >= maxConns {
 		return nil
 	}
-	c := &conn{tcp, p, p.newLink()}
+	c := &conn{TCPConn: tcp, proxy: p, link: p.newLink()}
 	p.conns[c] = struct{}{}
+	p.work.Add(1)
 	return c
 }

@@ -66,7 +66,7 @@ func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 // carry says that the tunnel is open and lets its first byte decide what it
 // carries. up is dialled already where TLS would be passed on unopened.
 func (p *Proxy) carry(c *conn, from *bufio.Reader, t scope.Target, addr netip.Addr, may scope.Tunnel, u *upstream, up *net.TCPConn) {
-	c.SetDeadline(time.Now().Add(headerTimeout))
+	c.SetDeadline(time.Now().Add(p.patience))
 	if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
 		return
 	}
@@ -119,7 +119,7 @@ func (p *Proxy) splice(c *conn, from *bufio.Reader, raw []byte, up *net.TCPConn)
 	if err != nil {
 		return
 	}
-	up.SetWriteDeadline(time.Now().Add(headerTimeout))
+	up.SetWriteDeadline(time.Now().Add(p.patience))
 	if _, err := up.Write(append(raw, early...)); err != nil {
 		return
 	}
