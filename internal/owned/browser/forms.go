@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"errors"
 
 	"chaperone/internal/owned/ownedv1"
 )
@@ -22,6 +23,9 @@ func selectOption(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 	}
 	watch := t.beginNavigationWatch()
 	_, v, err := t.seek(ctx, p.Selector, "selectOptions", func() []any { return []any{p.Selector, p.Values, left(ctx)} })
+	if errors.Is(err, errUnsure) {
+		err = on.confirmed(ctx, watch, context.Cause(ctx))
+	}
 	if err != nil {
 		return nil, err
 	}

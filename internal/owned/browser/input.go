@@ -60,7 +60,8 @@ func left(ctx context.Context) int64 {
 	if !ok {
 		return defaultTimeout.Milliseconds()
 	}
-	return max(0, (time.Until(deadline) - 25*time.Millisecond).Milliseconds())
+	d := time.Until(deadline)
+	return max(0, (d - min(max(d/5, 50*time.Millisecond), 500*time.Millisecond)).Milliseconds())
 }
 
 // seek asks a question about a selector in the world where it has its first
@@ -78,8 +79,8 @@ func (t *tab) seek(ctx context.Context, selector, fn string, args func() []any) 
 			f = island
 		}
 		v, err = ask[verdict](ctx, t, f, fn, args()...)
-		if ctx.Err() != nil {
-			t.hush(f)
+		if ctx.Err() != nil && t.hush(f) && err != nil && (fn == "type" || fn == "selectOptions") {
+			err = errUnsure // the others only look, scroll and focus
 		}
 		switch {
 		case errors.Is(err, errDestroyed):
@@ -151,18 +152,25 @@ func (t *tab) reborn(ctx context.Context) error {
 
 // hushTime bounds how long a wait in the page is asked to end. A page that is
 // busy longer takes the request up when its script has been ended.
-const hushTime = 50 * time.Millisecond
+const hushTime = 150 * time.Millisecond
+
+// errUnsure says that the action ended while the page was being touched, or was
+// deaf: whether it was touched isn't known.
+var errUnsure = errors.New("the page may have been touched")
 
 // hush ends a wait that was given up, so that it does nothing to the page later.
-func (t *tab) hush(f *frame) {
+// It says whether the page may have been touched.
+func (t *tab) hush(f *frame) bool {
 	ctx, cancel := context.WithTimeout(t.life, hushTime)
 	defer cancel()
 	// Once more where a termination meant for the page's script hit ours.
 	for range 2 {
-		if _, err := t.callIn(ctx, f, "() => lib.stop()"); err == nil || errors.Is(err, errDestroyed) {
-			return
+		touched, err := ask[bool](ctx, t, f, "stop")
+		if err == nil || errors.Is(err, errDestroyed) {
+			return touched
 		}
 	}
+	return true
 }
 
 // missing turns a verdict into the failure of an action that hasn't been sent.
@@ -214,8 +222,8 @@ func missing(ctx context.Context, v verdict) error {
 		reason, detail = refusal.Failed, "the page has changed under the action"
 	}
 	f := failed(reason, "%s", detail)
-	if !v.Final && left(ctx) == 0 {
-		<-ctx.Done() // it is due: which limit was it?
+	if !v.Final && (reason == refusal.TimedOut || v.Why == "absent") {
+		<-ctx.Done() // the page stopped a moment before: which limit was it?
 		if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 			f.Code = refusal.BrowserTimeout
 		}

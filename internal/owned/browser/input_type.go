@@ -55,6 +55,8 @@ func (on *act) fill(ctx context.Context, t *tab, watch *navigationWatch, selecto
 	first, rest, split := strings.Cut(text, "\n")
 	f, v, err := t.seek(ctx, selector, "type", func() []any { return []any{selector, text, first, left(ctx)} })
 	switch {
+	case errors.Is(err, errUnsure):
+		return on.confirmed(ctx, watch, context.Cause(ctx))
 	case err != nil:
 		return err
 	case v.Done:

@@ -35,6 +35,24 @@ func TestCaseSentUnconfirmed(t *testing.T) {
 	}
 }
 
+// TestCaseChosenUnconfirmed is the same for what is set and not clicked.
+func TestCaseChosenUnconfirmed(t *testing.T) {
+	t.Parallel()
+	d := sit(t, map[string]string{"/": `<select id=s onchange="localStorage.n=Number(localStorage.n||0)+1;const e=performance.now()+3000;while(performance.now()<e);"><option>a<option id=o>b</select>`})
+	for _, a := range []ownedv1.Action{
+		ownedv1.Type{Selector: "#s", Text: "b", TimeoutMS: 700}, ownedv1.Click{Selector: "#o", TimeoutMS: 700},
+		browser.SelectOption{Selector: "#s", Values: []string{"b"}, TimeoutMS: 700},
+	} {
+		d.open("http://app.test/")
+		d.js(`localStorage.n=0`)
+		if f := d.fail(5*time.Second, a, refusal.SentUnconfirmed); !f.Sent {
+			t.Errorf("%s isn't told as sent", a.Name())
+		}
+		d.open("http://app.test/")
+		d.want("localStorage.n", `"1"`)
+	}
+}
+
 // TestCaseCancelled stops the waiting: nothing is done to the page later.
 func TestCaseCancelled(t *testing.T) {
 	t.Parallel()

@@ -87,19 +87,13 @@ func (t *tab) waitText(ctx context.Context, text string) error {
 }
 
 // waitState waits for a selector's state. What is hidden or detached must be so
-// in every frame that a selector reaches.
+// in the world where the selector would have its first match.
 func (t *tab) waitState(ctx context.Context, selector, state string) error {
-	for {
-		_, v, err := t.seek(ctx, selector, "waitState", func() []any { return []any{selector, state, left(ctx)} })
-		switch {
-		case err != nil:
-			return err
-		case v.Done:
-			return nil
-		case v.Final || left(ctx) == 0:
-			return missing(ctx, v)
-		}
+	_, v, err := t.seek(ctx, selector, "waitState", func() []any { return []any{selector, state, left(ctx)} })
+	if err == nil && !v.Done {
+		err = missing(ctx, v)
 	}
+	return err
 }
 
 // matchURL compares a URL with a glob: * matches within a segment, ** across

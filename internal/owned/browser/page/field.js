@@ -71,6 +71,7 @@ async function type(selector, text, first, ms) {
   const found = await settle(selector, ms, (el) => objection(fieldOf(el)));
   if (found.why) return found;
   const el = fieldOf(found.el), kind = fieldKind(el);
+  touch();
   switch (kind) {
     case "file": return { why: "file" };
     case "select": return choose(el, [text]);
@@ -201,7 +202,9 @@ function pickOption(selector) {
 // selectOptions waits for a select and chooses in it.
 async function selectOptions(selector, names, ms) {
   const found = await settle(selector, ms, (el) => (fieldKind(fieldOf(el)) === "select" ? objection(fieldOf(el)) : "kind"));
-  return found.why ? found : choose(fieldOf(found.el), names);
+  if (found.why) return found;
+  touch();
+  return choose(fieldOf(found.el), names);
 }
 
 // focusOn waits for an element and gives it the keyboard.

@@ -266,10 +266,12 @@ function frame() {
 }
 
 // Work is one wait of an action. `stop` ends it from outside, so that nothing is
-// done to the page after the action has been given up.
-let work = 0;
-const begin = () => ++work;
+// done to the page after the action has been given up, and says whether the page
+// had been touched by then.
+let work = 0, touched = false;
+const begin = () => { touched = false; return ++work; };
 const going = (mine) => mine === work;
-const stop = () => { work++; };
+const touch = () => { touched = true; };
+const stop = () => { work++; return touched; };
 
 Object.assign(lib, { frame, stop });

@@ -12,7 +12,7 @@ async function waitState(selector, state, ms) {
     if (state === "visible" ? seen : state === "hidden" ? !seen : state === "attached" ? there : !there) return { done: true, blind };
     const why = there ? "" : el.why;
     if (giveWay({ why, blind }, start)) return { why, blind };
-    if (performance.now() >= end) return { final: true, why: there ? (seen ? "visible" : "hidden") : "absent" };
+    if (performance.now() >= end) return { blind, why: there ? (seen ? "visible" : "hidden") : "absent" };
     await frame();
     if (!going(mine)) return { why: "stopped" };
   }
