@@ -38,6 +38,22 @@ func TestTreeMemory(t *testing.T) {
 	bystander.ask(t, "env")
 }
 
+// TestPageTakesAllMemory has a real page do what hogs do.
+func TestPageTakesAllMemory(t *testing.T) {
+	engine, err := jail.FindEngine("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := start(t, jail.Config{Engine: engine, Args: flags, Limits: jail.Limits{TreeBytes: 500 << 20}})
+	page := "data:text/html,<script>let x=[];for(;;)x.push(new Uint8Array(16<<20).fill(1))</script>"
+	fmt.Fprintf(b.Pipe(), `{"id":1,"method":"Target.createTarget","params":{"url":%q}}`+"\x00", page)
+	if err := b.ended(t); !errors.Is(err, refusal.OverLimit) {
+		t.Error(err)
+	} else {
+		t.Log(err)
+	}
+}
+
 func TestProcessorTime(t *testing.T) {
 	b := startHelper(t, jail.Limits{CPU: time.Second})
 	b.ask(t, "spin")

@@ -61,9 +61,13 @@ func Probe(ctx context.Context) error {
 // probed is the exit that a probe's init reports when every step was done.
 const probed = "probe"
 
-// executable checks that the box's user can execute this program: stage one runs
-// without any right over files.
-func executable() error {
+// supported checks what the parent's own side needs.
+func supported() error {
+	// Without these files the watchdog would see the init alone and bound nothing.
+	if _, err := os.Stat("/proc/thread-self/children"); err != nil {
+		return &Missing{What: "this kernel doesn't tell a process's children (CONFIG_PROC_CHILDREN)", Mend: newKernel, Err: err}
+	}
+	// Stage one runs as another user and without any right over files.
 	info, err := os.Stat("/proc/self/exe")
 	if err != nil {
 		return err
@@ -77,6 +81,9 @@ func executable() error {
 	}
 	return &Missing{What: "this program can't be executed by another user, and a box has a user of its own", Mend: "chmod o+rx " + self}
 }
+
+// newKernel is the command where the kernel itself is the cause.
+const newKernel = "apt-get install -y linux-image-amd64, then reboot into it (5.14 or newer)"
 
 // fault is what the init reported.
 func (r report) fault() error {
@@ -119,7 +126,7 @@ func diagnose(err error) error {
 		m.Mend = "run chaperone on the host or in a virtual machine"
 	case errors.Is(err, unix.ENOSYS):
 		m.What = "this kernel is too old for a box"
-		m.Mend = "apt-get install -y linux-image-amd64 (5.14 or newer), then reboot"
+		m.Mend = newKernel
 	default:
 		m.What = "the kernel refuses a step of building the box"
 		m.Mend = "chaperone doctor"

@@ -15,7 +15,7 @@ const boxUID = 1000
 
 // run forks the box's init in namespaces of its own, on the calling thread.
 func (b *Box) run(Config) (*exec.Cmd, error) {
-	if err := executable(); err != nil {
+	if err := supported(); err != nil {
 		return nil, err
 	}
 	if err := b.ids.dropGroups(); err != nil {

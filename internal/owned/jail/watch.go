@@ -61,13 +61,8 @@ func (b *Box) watch() {
 // a tree far from its limit is looked at rarely, so that twenty idle boxes cost
 // next to nothing.
 func (b *Box) pace(use Usage) time.Duration {
-	switch part := b.limits.TreeBytes / 4; {
-	case use.RSSBytes < part:
-		return min(500*time.Millisecond, max(20*time.Millisecond, time.Duration(part)*time.Nanosecond))
-	case use.RSSBytes < 2*part:
-		return 150 * time.Millisecond
-	}
-	return 40 * time.Millisecond
+	room := time.Duration(b.limits.TreeBytes - use.RSSBytes) // nanoseconds, at a byte each
+	return min(500*time.Millisecond, max(20*time.Millisecond, room/4))
 }
 
 // over is the refusal when use is over a limit of the tree.
@@ -129,12 +124,12 @@ func (u *Usage) add(pid int) ([]int, error) {
 
 // field is the number after name in a status file, 0 where there is none.
 func field(status []byte, name string) int64 {
-	_, rest, ok := bytes.Cut(status, []byte("\n"+name))
-	if !ok {
+	_, rest, _ := bytes.Cut(status, []byte("\n"+name))
+	words := bytes.Fields(rest)
+	if len(words) == 0 {
 		return 0
 	}
-	first := bytes.Fields(rest)[0]
-	n, err := strconv.ParseInt(string(first), 10, 64)
+	n, err := strconv.ParseInt(string(words[0]), 10, 64)
 	if err != nil {
 		return 0
 	}
