@@ -4,12 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/page"
-	"github.com/chromedp/cdproto/runtime"
 
 	"chaperone/internal/owned/ownedv1"
 	"chaperone/internal/refusal"
@@ -66,7 +61,7 @@ type act struct {
 
 // Do does one action. It is one at a time: a later one waits for its turn until
 // its own context ends. The error is always a *Failure. Do returns only after
-// what it has started has stopped, at the latest some 200 ms after ctx ended.
+// what it has started has stopped: milliseconds after ctx ended, at most stopTime.
 func (b *Browser) Do(ctx context.Context, a ownedv1.Action) (Answer, error) {
 	run, known := core[a.Name()]
 	if !known {
@@ -101,11 +96,13 @@ func (b *Browser) Do(ctx context.Context, a ownedv1.Action) (Answer, error) {
 	return b.act(ctx, run, a)
 }
 
-// takeTurn waits until no other action is under way. While a dialog is held the
-// turn won't come: that is told at once.
+// takeTurn waits until no other action is under way.
 func (b *Browser) takeTurn(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
+	}
+	if b.conn.cause() != nil {
+		return refusal.NoBrowser
 	}
 	select {
 	case b.turn <- struct{}{}:
@@ -194,139 +191,6 @@ func (on *act) on(t *tab) {
 	on.tab = t
 	t.acting = on
 	on.release = append(on.release, context.AfterFunc(t.life, func() { on.cancel(context.Cause(t.life)) }))
-}
-
-// stopTime bounds how long a stop waits for the renderer, before it is killed.
-const stopTime = 120 * time.Millisecond
-
-// stop ends what an action that was cut short has started: its navigation and its
-// script. A renderer that still doesn't answer is killed, and the tab with it.
-func (on *act) stop() {
-	t := on.tab
-	if t == nil {
-		return
-	}
-	if !t.quiet(true) {
-		return // it stands still, or there's nothing left
-	}
-	defer t.quiet(false)
-	ctx, cancel := context.WithTimeout(t.life, stopTime)
-	defer cancel()
-	t.s.post(page.StopLoading.Method, nil)
-	for _, s := range t.processes() {
-		s.post(runtime.TerminateExecution.Method, nil)
-	}
-	// The order matters: a document that is replaced while its script still runs
-	// runs on unseen, in a process that is left behind.
-	if t.answers(ctx) && (!on.unsure || t.blank(ctx) == nil) {
-		on.emptied = on.unsure
-		return
-	}
-	t.kill()
-}
-
-// quiet cuts a tab off from the network while it is stopped, or lets it back: a
-// script that waits for a request within a loop can't be ended in another way. It
-// tells whether there is anything to stop.
-func (t *tab) quiet(on bool) bool {
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	t.stopping = on
-	return t.dialog == nil && t.life.Err() == nil
-}
-
-// processes answers the sessions that the tab's frames are rendered in.
-func (t *tab) processes() []*session {
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	var list []*session
-	for _, f := range t.frames {
-		if f.s != nil && !slices.Contains(list, f.s) {
-			list = append(list, f.s)
-		}
-	}
-	return list
-}
-
-// answers asks every renderer of the tab for a sign of life. The call also takes
-// up a termination that found nothing to terminate, which would otherwise hit the
-// next innocent script.
-func (t *tab) answers(ctx context.Context) bool {
-	for _, s := range t.processes() {
-		for {
-			r, err := cdp.Call(ctx, s, runtime.Evaluate, runtime.EvaluateParams{Expression: "0"})
-			if err == nil && r.ExceptionDetails == nil {
-				break
-			}
-			if ctx.Err() != nil {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// blank puts an empty document in place of one whose script can't be proved to
-// have stopped.
-func (t *tab) blank(ctx context.Context) error {
-	_, err := cdp.Call(ctx, t.s, page.Navigate, page.NavigateParams{URL: blankURL})
-	return err
-}
-
-// kill ends a deaf renderer. The tab is told as crashed at once, whatever the
-// engine says later.
-func (t *tab) kill() {
-	t.s.post(page.Crash.Method, nil)
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	crashed(t.s, struct{}{})
-}
-
-// failure turns whatever ended an action into what is told of it.
-func (b *Browser) failure(on *act, err error) *Failure {
-	f := reason(err)
-	f.Sent = f.Sent || on.sent
-	f.Notes = b.takeNotes(on)
-	if on.emptied {
-		f.Detail = strings.TrimPrefix(f.Detail+"; its script was still waiting, so the page was emptied to stop it", "; ")
-	}
-	if f.Reason == refusal.NoBrowser {
-		if cause := b.Err(); cause != nil && f.Detail == "" {
-			f.Detail = "the browser has ended: " + string(refusal.Of(cause))
-		}
-	}
-	return f
-}
-
-func reason(err error) *Failure {
-	var f *Failure
-	var refused *protocolError
-	switch {
-	case errors.As(err, &f):
-		return f
-	case errors.Is(err, errLimit):
-		return failed(refusal.TimedOut, "its timeout_ms ended first")
-	case errors.Is(err, context.DeadlineExceeded):
-		return &Failure{Code: refusal.BrowserTimeout, Reason: refusal.TimedOut, Detail: "its deadline ended first"}
-	case errors.Is(err, context.Canceled):
-		return failed(refusal.Cancelled, "")
-	case errors.Is(err, errDestroyed):
-		return failed(refusal.Failed, "the document went away meanwhile")
-	case errors.As(err, &refused):
-		return failed(refusal.Failed, "the engine refused %s", refused.Method)
-	}
-	for _, code := range []refusal.Code{
-		refusal.TabCrashed, refusal.TabGone, refusal.NoBrowser, refusal.DialogOpen, refusal.TooLarge,
-		refusal.NotFound, refusal.Covered, refusal.Stale, refusal.SentUnconfirmed,
-	} {
-		if errors.Is(err, code) {
-			return failed(code, "")
-		}
-	}
-	if errors.Is(err, refusal.Ended) || errors.Is(err, refusal.EngineExited) {
-		return failed(refusal.NoBrowser, "")
-	}
-	return failed(refusal.Failed, "")
 }
 
 // takeNotes hands out what happened since the last answer.

@@ -1,14 +1,12 @@
 package browser
 
 import (
-	"fmt"
 	"io"
 	"io/fs"
 	"time"
 
 	"chaperone/internal/owned/ownedv1"
 	"chaperone/internal/owned/scope"
-	"chaperone/internal/refusal"
 )
 
 // DialogMode says what becomes of a page's dialogs.
@@ -96,45 +94,6 @@ type Blocked struct {
 	Host  string `json:"host"`
 	Rule  string `json:"rule"`
 	Count int    `json:"count"`
-}
-
-// Failure is the error of an action that failed. Detail carries no page text, no
-// argument and no credential.
-type Failure struct {
-	Code   refusal.Code // BROWSER_SCOPE_DENIED, BROWSER_ACTION_FAILED or BROWSER_TIMEOUT
-	Reason refusal.Code // scope_denied, timeout, not_found, …; section 1
-	Detail string
-	Rule   string // of a scope_denied
-	Fix    string // what a person would change to widen the scope
-	Sent   bool   // it may have had an effect
-	Notes  Notes
-}
-
-// Error returns the code, the reason and the detail.
-func (f *Failure) Error() string {
-	if f.Detail == "" {
-		return fmt.Sprintf("%s (%s)", f.Code, f.Reason)
-	}
-	return fmt.Sprintf("%s (%s): %s", f.Code, f.Reason, f.Detail)
-}
-
-// Unwrap answers the code and the reason, so that errors.Is finds either.
-func (f *Failure) Unwrap() []error { return []error{f.Code, f.Reason} }
-
-// failed is a failure of the action itself for the given reason.
-func failed(reason refusal.Code, format string, args ...any) *Failure {
-	return &Failure{Code: refusal.BrowserActionFailed, Reason: reason, Detail: fmt.Sprintf(format, args...)}
-}
-
-// denied is a failure by a scope decision.
-func denied(d scope.Decision) *Failure {
-	if unreached(d) {
-		return failed(refusal.Failed, "the site can't be reached: %s", d.Code)
-	}
-	return &Failure{
-		Code: refusal.BrowserScopeDenied, Reason: refusal.ScopeDenied,
-		Detail: "the scope denies it: " + string(d.Code), Rule: d.Rule, Fix: d.Fix,
-	}
 }
 
 // resultBytes is the largest result as JSON: a wire answer less its envelope.

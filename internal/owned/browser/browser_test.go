@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -109,36 +110,43 @@ func eventually(t *testing.T, ready func() bool) {
 	}
 }
 
-// renderers lists the host's ids of the renderer processes below a box's init.
+// renderers lists the host's ids of the renderers below a box's init.
 func renderers(t *testing.T, init int) []int {
 	t.Helper()
-	entries, err := os.ReadDir("/proc")
+	var list []int
+	for _, pid := range children(t, init) {
+		line, err := os.ReadFile("/proc/" + pid + "/cmdline")
+		if err == nil && bytes.Contains(line, []byte("--type=renderer")) {
+			n, err := strconv.Atoi(pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// children lists the processes below init, all generations.
+func children(t *testing.T, init int) []string {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		t.Fatal(err)
 	}
-	parent := map[int]int{}
-	renders := map[int]bool{}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+	parent := map[string]string{}
+	for _, name := range stats {
+		stat, err := os.ReadFile(name)
 		if err != nil {
 			continue // it ended meanwhile
 		}
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		parent[pid], _ = strconv.Atoi(fields[1])
-		line, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
-		renders[pid] = err == nil && bytes.Contains(line, []byte("--type=renderer"))
+		parent[filepath.Base(filepath.Dir(name))] = fields[1]
 	}
-	var list []int
-	for pid := range renders {
-		if !renders[pid] {
-			continue
-		}
-		for up := pid; up > 1; up = parent[up] {
-			if up == init {
+	var list []string
+	for pid := range parent {
+		for up := parent[pid]; up != ""; up = parent[up] {
+			if up == strconv.Itoa(init) {
 				list = append(list, pid)
 				break
 			}

@@ -33,10 +33,12 @@ func (b *Browser) destination(raw string) error {
 		if u.Host == "" {
 			return failed(refusal.Malformed, "the url has no host")
 		}
-		if rec := b.judge(raw, "GET"); !rec.Allowed {
-			return denied(rec.Decision)
+		rec := b.judge(raw, "GET")
+		if rec.Allowed {
+			return nil // it is recorded when it is asked for
 		}
-		return nil
+		b.record(rec)
+		return denied(rec.Decision)
 	}
 	f := failed(refusal.ScopeDenied, "goto takes http, https and about:blank")
 	f.Code, f.Rule = refusal.BrowserScopeDenied, "scheme"
@@ -58,12 +60,18 @@ func goTo(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 	started, downloads := time.Now(), on.b.downloadCount()
 	on.sent = true
 	to, err := cdp.Call(ctx, t.s, page.Navigate, page.NavigateParams{URL: url})
-	if d, found := t.deniedSince(started); found {
-		return nil, denied(d)
+	if err != nil {
+		return nil, err
+	}
+	// Before it committed the page could still begin navigations of its own, so
+	// only the loader tells which one was denied.
+	d, found := t.deniedDuring(to.LoaderID)
+	if !found && to.ErrorText != "" {
+		d, found = t.deniedSince(started)
 	}
 	switch {
-	case err != nil:
-		return nil, err
+	case found:
+		return nil, denied(d)
 	case to.IsDownload:
 		on.b.awaitDownload(ctx, downloads)
 		t.settleDownloads(ctx)

@@ -44,6 +44,7 @@ func (b *Browser) paused(params jsontext.Value) error {
 		return nil
 	}
 	rec := b.judge(r.Request.URL, r.Request.Method)
+	b.record(rec)
 	if rec.Allowed {
 		if r.Type == network.ResourceTypeDocument {
 			b.mu.Lock()
@@ -103,7 +104,7 @@ func local(url string) bool {
 	return false
 }
 
-// judge asks the one matcher about a URL and records the answer.
+// judge asks the one matcher about a URL.
 func (b *Browser) judge(url, method string) scope.Record {
 	now := time.Now()
 	rec := scope.Record{At: now, Layer: "browser", Method: method}
@@ -120,15 +121,19 @@ func (b *Browser) judge(url, method string) scope.Record {
 		rec.Host, rec.Port, rec.Scheme = target.Host, target.Port, target.Scheme
 		rec.Decision = b.config.Scope.Decide(target, now)
 	}
+	return rec
+}
+
+// record hands a decision to the audit, and counts a denial for the notes.
+func (b *Browser) record(rec scope.Record) {
 	if b.config.Record != nil {
 		b.config.Record(rec)
 	}
 	if !rec.Allowed {
 		b.mu.Lock()
+		defer b.mu.Unlock()
 		b.block(rec.Host, rec.Rule)
-		b.mu.Unlock()
 	}
-	return rec
 }
 
 // block counts a denial for the notes. mu is held.

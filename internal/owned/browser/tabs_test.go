@@ -203,7 +203,7 @@ func TestCaseCrashedTab(t *testing.T) {
 	if f := fails(t, run, ownedv1.PageSource{}); f.Reason != refusal.TabCrashed {
 		t.Errorf("the next call: %v", f)
 	}
-	within(t, start, 0, time.Second)
+	within(t, start, 0, 3*time.Second)
 	if got := visit(t, run, site.URL("/")).Title; got != "Home" {
 		t.Errorf("goto brought %q", got)
 	}
