@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -55,6 +56,18 @@ func TestWaitRegistrationGivesUp(t *testing.T) {
 	if _, err := client.WaitRegistration(t.Context(), filepath.Join(t.TempDir(), "none"), "acme-2026", "run_1"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
+}
+
+// The wait ends after 30 s by itself, with a reason that names the step to take.
+func TestWaitRegistrationLimit(t *testing.T) {
+	dir := registrations(t)
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		_, err := client.WaitRegistration(t.Context(), dir, identity.EngagementID, identity.RunID)
+		if took := time.Since(begin); refusal.Of(err) != refusal.UnauthorizedAdapter || took != 30*time.Second || !strings.Contains(err.Error(), "start its host") {
+			t.Errorf("%v after %s", err, took)
+		}
+	})
 }
 
 // Whatever others could have put there is refused, at once and with a reason.
