@@ -128,36 +128,3 @@ func appendMap(out []byte, r reflect.Value, depth int) ([]byte, error) {
 	}
 	return append(out, '}'), nil
 }
-
-// appendString writes valid UTF-8 as a JSON string, escaping what JSON demands
-// and nothing else.
-func appendString[T string | []byte](out []byte, s T) []byte {
-	const digits = "0123456789abcdef"
-	out = append(out, '"')
-	from := 0
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if plain[c] || c >= utf8.RuneSelf {
-			continue
-		}
-		out = append(out, s[from:i]...)
-		from = i + 1
-		switch c {
-		case '"', '\\':
-			out = append(out, '\\', c)
-		case '\b':
-			out = append(out, `\b`...)
-		case '\f':
-			out = append(out, `\f`...)
-		case '\n':
-			out = append(out, `\n`...)
-		case '\r':
-			out = append(out, `\r`...)
-		case '\t':
-			out = append(out, `\t`...)
-		default:
-			out = append(out, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
-		}
-	}
-	return append(append(out, s[from:]...), '"')
-}
