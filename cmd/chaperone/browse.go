@@ -29,10 +29,14 @@ type browseRun struct {
 	folder string // where files are saved; "" until the first
 }
 
+// maxSaved bounds a result that is saved or printed here, in bytes of JSON: no
+// message has to carry it.
+const maxSaved = 128 << 20
+
 // newBrowseCmd is `chaperone browse`: one contained browser for a person or a
 // script.
 func newBrowseCmd(a *app) *cobra.Command {
-	r := &browseRun{contained: contained{app: a, surface: "browse"}}
+	r := &browseRun{contained: contained{app: a, surface: "browse", maxResult: maxSaved}}
 	cmd := &cobra.Command{
 		Use:   "browse (--scope FILE | --allow HOST[:PORT]…) STEP…",
 		Short: "One contained browser: runs steps, prints results, saves files",

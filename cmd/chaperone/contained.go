@@ -30,6 +30,7 @@ type contained struct {
 	timeout   time.Duration
 	files     string
 	downloads string
+	maxResult int // bytes of one result; 0: what fits an owned-browser-v1 answer
 }
 
 // Limits of --timeout: one action of a local surface.
@@ -108,7 +109,7 @@ func (c *contained) start(ctx context.Context, s *scope.Scope) (*browsing, error
 	b.Host, err = host.Start(ctx, host.Config{
 		Engagement: s.Engagement(), RunID: c.surface + "-" + run.NewToken()[:16],
 		StartedBy: "uid:" + strconv.Itoa(os.Getuid()), Surface: c.surface,
-		Scope: s, Engine: engine, Timeout: c.timeout, FilesDir: c.files, DownloadsDir: c.downloads,
+		Scope: s, Engine: engine, Timeout: c.timeout, MaxResult: c.maxResult, FilesDir: c.files, DownloadsDir: c.downloads,
 		Open: func(ctx context.Context) (*run.Book, error) {
 			l, err := c.app.openLedger(ctx)
 			if err != nil {

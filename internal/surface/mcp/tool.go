@@ -36,6 +36,7 @@ const refs = `CSS, or "ref=e12" of a snapshot`
 var (
 	selector  = param{name: "selector", kind: text, required: true, about: refs}
 	timeoutMS = param{name: "timeout_ms", kind: integer, max: 600_000}
+	inputMS   = param{name: "timeout_ms", kind: integer, max: 600_000, about: "default 15000"}
 )
 
 // tools is the table; the SDK lists it by name. Names of parameters are the
@@ -58,13 +59,13 @@ var tools = []tool{
 	{
 		name: "browser_click", action: ownedv1.ActionClick,
 		about:  "Real mouse click; waits until the element is visible, enabled and not covered.",
-		params: []param{selector, timeoutMS},
+		params: []param{selector, inputMS},
 	},
 	{
 		name: "browser_type", action: ownedv1.ActionType,
 		about: "Replace a field's content. A newline in a one-line field presses Enter; a select picks by value or label.",
 		params: []param{selector, {name: "text", kind: text, required: true},
-			{name: "delay_ms", kind: integer, max: 600_000, about: "wait after"}, timeoutMS},
+			{name: "delay_ms", kind: integer, max: 600_000, about: "wait after"}, inputMS},
 	},
 	{
 		name: "browser_press", action: browser.ActionPress,
