@@ -178,7 +178,7 @@ func newWorldCmd() *cobra.Command {
 			if err := corpus.Enter(); err != nil {
 				return err
 			}
-			config := corpus.Config{Engine: engine, Unboxed: unboxedEngine(cmd.Context(), engine)}
+			config := corpus.Config{Engine: engine, Version: engineVersion(cmd.Context(), engine), Unboxed: unboxedEngine(cmd.Context(), engine)}
 			if only != "" {
 				config.Only = func(v corpus.Vector) bool {
 					return strings.HasPrefix(v.Name, only) || strings.HasPrefix(v.Group, only)
@@ -239,6 +239,15 @@ func unboxedEngine(ctx context.Context, engine string) func([]string) (io.ReadWr
 			return errors.Join(toEngine.Close(), toUs.Close())
 		}}, nil
 	}
+}
+
+// engineVersion is what the engine says of itself; "" where it says nothing.
+func engineVersion(ctx context.Context, engine string) string {
+	out, err := exec.CommandContext(ctx, engine, "--version").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // tellQualification prints the matrix and chooses the exit code.

@@ -107,7 +107,8 @@ func (r Report) OK() bool {
 
 // Config says what is qualified.
 type Config struct {
-	Engine string // the engine's executable
+	Engine  string // the engine's executable
+	Version string // what the engine calls itself, for the report
 	// Unboxed starts the engine without a box, with exactly these arguments, in
 	// the calling process' namespaces. It is for the control of what no proxy can
 	// carry; the world has no way out either.
@@ -132,7 +133,7 @@ type run struct {
 // report.
 func Run(ctx context.Context, config Config) (Report, error) {
 	vectors, paths := choose(Vectors, config.Only), choose(Paths, config.Only)
-	report := Report{Engine: config.Engine, Kernel: kernel(), UID: os.Getuid(), Started: time.Now().UTC()}
+	report := Report{Engine: config.Engine, Version: config.Version, Kernel: kernel(), UID: os.Getuid(), Started: time.Now().UTC()}
 	s, err := openSinks(append(append([]Vector{}, vectors...), paths...))
 	if err != nil {
 		return report, err
@@ -145,11 +146,11 @@ func Run(ctx context.Context, config Config) (Report, error) {
 	if err := r.control(ctx, vectors, paths); err != nil {
 		return report, fmt.Errorf("control: %w", err)
 	}
-	version, refusals, err := r.contained(ctx, vectors, paths)
+	refusals, err := r.contained(ctx, vectors, paths)
 	if err != nil {
 		return report, fmt.Errorf("contained: %w", err)
 	}
-	report.Version, report.Refusals = version, refusals
+	report.Refusals = refusals
 	for _, v := range append(append([]Vector{}, vectors...), paths...) {
 		row := r.rows[v.Name]
 		switch {
@@ -204,7 +205,7 @@ func (r *run) control(ctx context.Context, vectors, paths []Vector) error {
 }
 
 // contained lets every vector try, in the box with the scope under test.
-func (r *run) contained(ctx context.Context, vectors, paths []Vector) (version string, refusals []Refusal, err error) {
+func (r *run) contained(ctx context.Context, vectors, paths []Vector) (refusals []Refusal, err error) {
 	for _, part := range []struct {
 		vectors []Vector
 		scope   string
@@ -215,25 +216,24 @@ func (r *run) contained(ctx context.Context, vectors, paths []Vector) (version s
 		scoped, open, raw := split(part.vectors)
 		start := r.boxed(part.scope, true)
 		if err := r.pass(ctx, append(scoped, open...), start, r.dwell); err != nil {
-			return "", nil, err
+			return nil, err
 		}
 		s, err := start(ctx)
 		if err != nil {
-			return "", nil, err
+			return nil, err
 		}
 		for _, v := range raw {
 			r.tell(v)
 			if err := v.Raw(s.dial, v); err != nil {
 				s.Close()
-				return "", nil, fmt.Errorf("%s: %w", v.Name, err)
+				return nil, fmt.Errorf("%s: %w", v.Name, err)
 			}
 		}
 		if part.scope == hostScope {
-			version = s.version
 			refusals = s.schemes(ctx)
 		}
 		if err := s.Close(); err != nil {
-			return "", nil, err
+			return nil, err
 		}
 	}
 	// What a vector left behind (a retry, a keepalive, a reporting timer) has this
@@ -241,7 +241,7 @@ func (r *run) contained(ctx context.Context, vectors, paths []Vector) (version s
 	select {
 	case <-time.After(2 * time.Second):
 	case <-ctx.Done():
-		return "", nil, ctx.Err()
+		return nil, ctx.Err()
 	}
 	for _, x := range r.sinks.take() {
 		if row := r.rows[x.Vector]; row != nil {
@@ -250,7 +250,7 @@ func (r *run) contained(ctx context.Context, vectors, paths []Vector) (version s
 			r.sinks.note(x)
 		}
 	}
-	return version, refusals, nil
+	return refusals, nil
 }
 
 // split parts the vectors by what plays them.
@@ -348,7 +348,7 @@ func (s *session) schemes(ctx context.Context) []Refusal {
 		{URL: "blob:https://in.test/0a0a", Want: refusal.BrowserScopeDenied},
 		{URL: "about:srcdoc", Want: refusal.BrowserScopeDenied},
 		{URL: "filesystem:https://in.test/temporary/x", Want: refusal.BrowserScopeDenied},
-		{URL: "https://in.test@schemes.out.test/", Want: refusal.BrowserActionFailed},
+		{URL: "https://in.test@schemes.out.test/", Want: refusal.BrowserScopeDenied},
 		{URL: `https://in.test\@schemes.out.test/`, Want: refusal.BrowserActionFailed},
 		{URL: "https://", Want: refusal.BrowserActionFailed},
 	} {

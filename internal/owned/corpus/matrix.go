@@ -34,7 +34,7 @@ func Matrix(reports []Report) []Combination {
 			who = "root"
 		}
 		c, l, u := r.Counts()
-		row := Combination{Platform: r.Kernel + ", as " + who, Engine: "headless-shell " + r.Version, Status: NotQualified}
+		row := Combination{Platform: r.Kernel + ", as " + who, Engine: "headless-shell, " + r.Version, Status: NotQualified}
 		if r.OK() {
 			row.Status = Qualified
 		}

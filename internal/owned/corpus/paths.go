@@ -26,7 +26,7 @@ var pathPages = []Vector{
 	{Name: "path-slash-encoded", Group: "path", Script: `fetch("/open/..%2f" + HIT.slice(1))`},
 	{Name: "path-double-encoded", Group: "path", Script: `fetch("/open/%252e%252e" + HIT)`},
 	{Name: "path-backslash", Group: "path", Script: `fetch("/open/..%5c" + HIT.slice(1))`},
-	{Name: "path-nul", Group: "path", Script: `fetch("/open/%00/.." + HIT)`},
+	{Name: "path-nul", Group: "path", Script: `fetch("/open/%00" + HIT)`},
 	{Name: "path-semicolon", Group: "path", Script: `fetch("/open/..;" + HIT)`},
 	{Name: "path-double-slash", Group: "path", Script: `fetch("https://in.test/" + HIT)`},
 	{Name: "path-case", Group: "path", Script: `fetch("/OPEN" + HIT)`},

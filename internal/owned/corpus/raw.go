@@ -26,8 +26,6 @@ var rawOnes = []Vector{
 	{Name: "raw-connect-loopback", Group: "raw", Control: Open, Raw: plain("CONNECT 127.0.0.1:8080 HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n", "GET {{HIT}} HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n")},
 	{Name: "raw-sni-other", Group: "raw", Control: Open, Raw: tunnel("in.test:443", "{{NAME}}.out.test")},
 	{Name: "raw-sni-none", Group: "raw", Control: Open, Raw: tunnelHost("in.test:443", "", "{{NAME}}.out.test")},
-	{Name: "raw-no-tls", Group: "raw", Control: Open, Raw: plain("CONNECT in.test:443 HTTP/1.1\r\nHost: in.test:443\r\n\r\n", "GET {{HIT}} HTTP/1.1\r\nHost: {{NAME}}.out.test\r\n\r\n")},
-	{Name: "raw-host-header", Group: "raw", Control: Open, Raw: plain("", "GET http://in.test{{HIT}} HTTP/1.1\r\nHost: {{NAME}}.out.test\r\n\r\n")},
 	{Name: "raw-absolute", Group: "raw", Control: Open, Raw: plain("", "GET http://{{NAME}}.out.test{{HIT}} HTTP/1.1\r\nHost: in.test\r\n\r\n")},
 	{Name: "raw-userinfo", Group: "raw", Control: Open, Raw: plain("", "GET http://in.test@{{NAME}}.out.test{{HIT}} HTTP/1.1\r\nHost: in.test\r\n\r\n")},
 	{Name: "raw-origin-form", Group: "raw", Control: Open, Raw: plain("", "GET {{HIT}} HTTP/1.1\r\nHost: {{NAME}}.out.test\r\n\r\n")},

@@ -37,6 +37,12 @@ allow:
     ports: "*"
   - host: localhost
     ports: "*"
+  - host: 127.0.0.1
+    ports: "*"
+  - host: "::1"
+    ports: "*"
+  - host: 169.254.169.254
+    ports: "*"
   - cidr: 0.0.0.0/0
     ports: "*"
   - cidr: "::/0"

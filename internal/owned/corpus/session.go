@@ -25,7 +25,6 @@ type starter func(context.Context) (*session, error)
 // session is one engine with what it stands in.
 type session struct {
 	browser *browser.Browser
-	version string
 	dial    dialer // to the session's proxy, past the browser
 	closers []func() error
 }
@@ -61,7 +60,7 @@ func (r *run) boxed(scopeText string, own bool) starter {
 		if k := out.SPKI(); k != "" {
 			trusted += "," + k
 		}
-		box, err := jail.Start(ctx, jail.Config{Engine: r.Engine, Args: browser.Flags(jail.ProxyAddr, trusted), Limits: jail.DefaultLimits()})
+		box, err := jail.Start(ctx, jail.Config{Engine: r.Engine, Args: flags(trusted), Limits: jail.DefaultLimits()})
 		if err != nil {
 			return nil, err
 		}
@@ -71,6 +70,9 @@ func (r *run) boxed(scopeText string, own bool) starter {
 			return nil, fmt.Errorf("%w\n%s", err, box.LastWords())
 		}
 		s.closers = append(s.closers, s.browser.Close)
+		if _, err = s.browser.Do(ctx, ownedv1.Launch{Headless: true}); err != nil {
+			return nil, err
+		}
 		// The proxy listens on loopback of the world too, so that the raw vectors
 		// speak to the very handler that the box reaches.
 		direct, err := net.Listen("tcp", "127.0.0.1:0")
@@ -81,9 +83,14 @@ func (r *run) boxed(scopeText string, own bool) starter {
 		at := direct.Addr().String()
 		r.sinks.ours(direct.Addr())
 		s.dial = func() (net.Conn, error) { return net.DialTimeout("tcp", at, time.Second) }
-		s.version = s.browser.Version()
 		return s, nil
 	}
+}
+
+// flags are a host's flags, but for the one by which the engine itself keeps
+// hyperlink pings back: the scope has to stop them alone.
+func flags(trusted string) []string {
+	return slices.DeleteFunc(browser.Flags(jail.ProxyAddr, trusted), func(flag string) bool { return flag == "--no-pings" })
 }
 
 // serve runs the proxy on l until the session closes.
@@ -109,7 +116,7 @@ func (r *run) unboxed() starter {
 			return nil, err
 		}
 		bounds := []string{"--proxy-server", "--proxy-bypass-list", "--host-resolver-rules", "--disable-quic", "--webrtc-ip-handling-policy"}
-		args := slices.DeleteFunc(browser.Flags(jail.ProxyAddr, r.sinks.spki), func(flag string) bool {
+		args := slices.DeleteFunc(flags(r.sinks.spki), func(flag string) bool {
 			return slices.ContainsFunc(bounds, func(b string) bool { return strings.HasPrefix(flag, b) })
 		})
 		args = append(args, "--no-sandbox", "--enable-quic", "--origin-to-force-quic-on=quic.out.test:443")
@@ -123,6 +130,10 @@ func (r *run) unboxed() starter {
 			return nil, err
 		}
 		s.closers = append(s.closers, s.browser.Close)
+		if _, err = s.browser.Do(ctx, ownedv1.Launch{Headless: true}); err != nil {
+			_ = s.Close()
+			return nil, err
+		}
 		return s, nil
 	}
 }

@@ -195,6 +195,7 @@ func outsideScope(r *http.Request) (string, bool) {
 	if err != nil {
 		return "http on " + local.String(), true
 	}
+	path, _, _ := strings.Cut(strings.ToLower(r.RequestURI), "?")
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -203,7 +204,7 @@ func outsideScope(r *http.Request) (string, bool) {
 		slices.Contains(siteHosts, strings.ToLower(host)) &&
 		(r.TLS == nil || r.TLS.ServerName == "" || slices.Contains(siteHosts, r.TLS.ServerName)) &&
 		slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost}, r.Method) &&
-		!strings.Contains(strings.ToLower(r.RequestURI), "closed") &&
+		!strings.Contains(path, "closed") &&
 		r.Header.Get("X-HTTP-Method-Override") == ""
 	return fmt.Sprintf("http %s %s at %s", r.Method, host, at), !in
 }
@@ -229,7 +230,7 @@ func (s *sinks) page(w http.ResponseWriter, name string) {
 
 // prelude is what the scripts of the vectors see.
 const prelude = `const NAME = "{{NAME}}", OUT = "{{OUT}}", HTTP = "{{HTTP}}", WSS = "{{WSS}}", WS = "{{WS}}", HIT = "{{HIT}}", ADDR = "{{ADDR}}";
-const echo = (type, body) => location.origin + "/echo?type=" + encodeURIComponent(type) + "&body=" + encodeURIComponent(body);
+const echo = (type, body) => location.origin + "/echo?type=" + encodeURIComponent(type) + "&body=" + encodeURIComponent(body).replaceAll("'", "%27");
 const redir = (to, status) => location.origin + "/redir?status=" + status + "&to=" + encodeURIComponent(to);`
 
 // note writes a sighting down.
@@ -295,7 +296,7 @@ func (s *sinks) resolve(host string) []netip.Addr {
 	case host == "meta.in.test":
 		return []netip.Addr{metadata}
 	case host == "mixed.in.test":
-		return []netip.Addr{siteAddr, privateAddr}
+		return []netip.Addr{privateAddr, siteAddr}
 	case host == "rebind.in.test":
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -149,7 +149,7 @@ var forms = []Vector{
 	{Name: "anchor-blank", Group: "form", Click: "a", Head: `<body><a href="{{OUT}}{{HIT}}" target=_blank>go</a>`},
 	{Name: "anchor-noreferrer", Group: "form", Click: "a", Head: `<body><a href="{{OUT}}{{HIT}}" target=_blank rel="noopener noreferrer">go</a>`},
 	{Name: "download-redirect", Group: "form", Click: "a", Head: `<body><a href="/redir?status=302&amp;to={{OUT}}{{HIT}}" download>go</a>`},
-	{Name: "area-click", Group: "form", Click: "img", Head: `<body><map name=m><area shape=default href="{{OUT}}{{HIT}}"></map><img usemap="#m" width=50 height=50 src="data:image/gif;base64,R0lGODlhAQABAAAAACw=">`},
+	{Name: "svg-anchor", Group: "form", Click: "rect", Head: `<body><svg width=90 height=30><a href="{{OUT}}{{HIT}}"><rect width=90 height=30 /></a></svg>`},
 }
 
 const inWorker = "`fetch('${OUT + HIT}', {mode: 'no-cors'})`"
@@ -190,7 +190,7 @@ var tabs = []Vector{
 	{Name: "window-open-write", Group: "tab", Click: "button", Head: `<body><button onclick="const w=window.open('about:blank');w.document.write('<img src={{OUT}}{{HIT}}>')">go</button>`},
 	{Name: "window-open-script", Group: "tab", Click: "button", Head: `<body><button onclick="const w=window.open('about:blank');w.fetch('{{OUT}}{{HIT}}',{mode:'no-cors'})">go</button>`},
 	{Name: "window-open-later", Group: "tab", Click: "button", Head: `<body><button onclick="const w=window.open('about:blank');setTimeout(()=>w.location='{{OUT}}{{HIT}}',20)">go</button>`},
-	{Name: "window-open-blob", Group: "tab", Click: "button", Head: `<body><button onclick="window.open(URL.createObjectURL(new Blob(['<img src={{OUT}}{{HIT}}>'],{type:'text/html'})))">go</button>`},
+	{Name: "window-open-blob", Group: "tab", Click: "button", Head: `<body><button onclick="window.open(window.URL.createObjectURL(new Blob(['<img src={{OUT}}{{HIT}}>'],{type:'text/html'})))">go</button>`},
 	{Name: "window-open-redirect", Group: "tab", Click: "button", Head: `<body><button onclick="window.open('/redir?status=302&amp;to={{OUT}}{{HIT}}')">go</button>`},
 	{Name: "window-open-ws", Group: "tab", Click: "button", Head: `<body><button onclick="const w=window.open('about:blank');w.eval('new WebSocket(\'{{WSS}}{{HIT}}\')')">go</button>`},
 }
@@ -209,7 +209,7 @@ var addresses = []Vector{
 	{Name: "name-mixed", Group: "address", Plain: true, Script: `new Image().src = "http://mixed.in.test" + HIT`},
 	{Name: "name-rebinding", Group: "address", Plain: true, Script: `for (let i = 0; i < 6; i++) await fetch("http://rebind.in.test" + HIT + "?" + i, {mode: "no-cors", cache: "no-store"}).catch(() => {})`},
 	{Name: "own-listener", Group: "address", Plain: true, Script: `new Image().src = "http://in.test:7080" + HIT`},
-	{Name: "proxy-itself", Group: "address", Goto: "http://127.0.0.1:3128{{HIT}}"},
+	{Name: "proxy-itself", Group: "address", Control: Open, Goto: "http://127.0.0.1:3128{{HIT}}"},
 }
 
 var typed = []Vector{
@@ -238,7 +238,6 @@ var datagrams = []Vector{
 	{Name: "webrtc-turns", Group: "datagram", Control: Open, Script: `const p = new RTCPeerConnection({iceServers: [{urls: "turns:" + ADDR + ":5349?transport=tcp", username: "u", credential: "c"}]}); p.createDataChannel("x"); await p.setLocalDescription(await p.createOffer()); self.keep = p`},
 	{Name: "webrtc-stun-name", Group: "datagram", Control: Open, Script: `const p = new RTCPeerConnection({iceServers: [{urls: "stun:" + NAME + ".out.test:3478"}]}); p.createDataChannel("x"); await p.setLocalDescription(await p.createOffer()); self.keep = p`},
 	{Name: "webrtc-candidate", Group: "datagram", Control: Open, Script: `const a = new RTCPeerConnection(), b = new RTCPeerConnection(); a.createDataChannel("x"); await a.setLocalDescription(await a.createOffer()); await b.setRemoteDescription(a.localDescription); await b.setLocalDescription(await b.createAnswer()); await a.setRemoteDescription(b.localDescription); await a.addIceCandidate({candidate: "candidate:1 1 udp 2122260223 " + ADDR + " 5000 typ host", sdpMid: "0", sdpMLineIndex: 0}); self.keep = [a, b]`},
-	{Name: "dns-prefetch", Group: "datagram", Control: Open, Script: addHead + `add("link", {rel: "dns-prefetch", href: OUT})`},
 	{Name: "dns-lookup", Group: "datagram", Control: Open, Plain: true, Script: `new Image().src = HTTP + HIT`},
 	{Name: "quic", Group: "datagram", Control: Open, Script: `fetch("https://quic.out.test" + HIT, {mode: "no-cors"}).catch(() => {})`},
 	{Name: "webtransport", Group: "datagram", Control: Open, Script: `const w = new WebTransport("https://" + ADDR + ":4433" + HIT); w.ready.catch(() => {}); w.closed.catch(() => {})`},

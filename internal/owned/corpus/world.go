@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // Enter turns the calling process' fresh network and mount namespaces into the
-// corpus' internet: loopback up, every address of both families local to it (so
+// corpus' internet: loopback up and an interface beside it, every address of both families local to it (so
 // whatever a vector aims at lands here and nowhere else), and name look-ups sent
 // to the corpus' own server. The caller has been started with CLONE_NEWNET and
 // CLONE_NEWNS and has CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_ADMIN in them.
@@ -23,6 +24,9 @@ func Enter() error {
 	}
 	if err := loopbackUp(); err != nil {
 		return fmt.Errorf("loopback up: %w", err)
+	}
+	if err := ethernet(); err != nil {
+		return fmt.Errorf("an interface beside loopback: %w", err)
 	}
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		if err := everyAddressLocal(family); err != nil {
@@ -66,43 +70,104 @@ func onlyLoopback() error {
 	return nil
 }
 
-func loopbackUp() error {
+func loopbackUp() error { return up("lo") }
+
+// up brings one interface up.
+func up(name string) error {
+	return withSocket(func(fd int) error {
+		request, err := unix.NewIfreq(name)
+		if err != nil {
+			return err
+		}
+		request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+		return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
+	})
+}
+
+func withSocket(do func(fd int) error) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	request, err := unix.NewIfreq("lo")
+	return do(fd)
+}
+
+// ethernet makes a pair of interfaces with an address, since WebRTC gathers no
+// candidate on a machine that has only loopback.
+func ethernet() error {
+	const name = "corpus0"
+	kind := attribute(unix.IFLA_INFO_KIND, []byte("veth"))
+	link := make([]byte, unix.SizeofIfInfomsg)
+	link = append(link, attribute(unix.IFLA_IFNAME, append([]byte(name), 0))...)
+	link = append(link, attribute(unix.IFLA_LINKINFO, kind)...)
+	if err := netlink(unix.RTM_NEWLINK, link); err != nil {
+		return err
+	}
+	interfaces, err := net.Interfaces()
 	if err != nil {
 		return err
 	}
-	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
+	for _, i := range interfaces {
+		if err := up(i.Name); err != nil {
+			return err
+		}
+	}
+	return withSocket(func(fd int) error {
+		request, err := unix.NewIfreq(name)
+		if err != nil {
+			return err
+		}
+		if err := request.SetInet4Addr([]byte{20, 9, 9, 9}); err != nil {
+			return err
+		}
+		if err := unix.IoctlIfreq(fd, unix.SIOCSIFADDR, request); err != nil {
+			return err
+		}
+		// A wider mask would route its neighbours out of this interface.
+		if err := request.SetInet4Addr([]byte{255, 255, 255, 255}); err != nil {
+			return err
+		}
+		return unix.IoctlIfreq(fd, unix.SIOCSIFNETMASK, request)
+	})
 }
 
 // everyAddressLocal is `ip route add local default dev lo`, by netlink, since
 // the machine may have no ip command.
 func everyAddressLocal(family byte) error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
 	const loopbackIndex = 1
-	message := make([]byte, unix.SizeofNlMsghdr+unix.SizeofRtMsg+8)
-	binary.NativeEndian.PutUint32(message[0:], uint32(len(message)))
-	binary.NativeEndian.PutUint16(message[4:], unix.RTM_NEWROUTE)
-	binary.NativeEndian.PutUint16(message[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
-	route := message[unix.SizeofNlMsghdr:]
+	route := make([]byte, unix.SizeofRtMsg)
 	route[0] = family
 	route[4] = unix.RT_TABLE_LOCAL
 	route[5] = unix.RTPROT_BOOT
 	route[6] = unix.RT_SCOPE_HOST
 	route[7] = unix.RTN_LOCAL
-	attribute := route[unix.SizeofRtMsg:]
-	binary.NativeEndian.PutUint16(attribute[0:], 8)
-	binary.NativeEndian.PutUint16(attribute[2:], unix.RTA_OIF)
-	binary.NativeEndian.PutUint32(attribute[4:], loopbackIndex)
+	return netlink(unix.RTM_NEWROUTE, append(route, attribute(unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, loopbackIndex))...))
+}
+
+// attribute is one netlink attribute, padded.
+func attribute(kind uint16, value []byte) []byte {
+	out := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
+	out = binary.NativeEndian.AppendUint16(out, kind)
+	out = append(out, value...)
+	for len(out)%4 != 0 {
+		out = append(out, 0)
+	}
+	return out
+}
+
+// netlink sends one route message that makes something, and reads whether it was
+// made.
+func netlink(kind uint16, body []byte) error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	message := binary.NativeEndian.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(body)))
+	message = binary.NativeEndian.AppendUint16(message, kind)
+	message = binary.NativeEndian.AppendUint16(message, unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
+	message = append(append(message, make([]byte, 8)...), body...) // sequence and port: the kernel's to fill
 	if err := unix.Sendto(fd, message, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}
@@ -188,7 +253,9 @@ func opening(p []byte) (protocol string, to netip.AddrPort, ok bool) {
 		return "tcp", netip.AddrPortFrom(addr, port), true
 	case unix.IPPROTO_UDP:
 		return "udp", netip.AddrPortFrom(addr, port), true
-	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6: // the kernel's own answers to the above
+	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6, unix.IPPROTO_IGMP, unix.IPPROTO_HOPOPTS:
+		// The kernel's own: answers to the above, and multicast reports of the
+		// world's interfaces. No process without a raw socket can send them.
 		return "", netip.AddrPort{}, false
 	}
 	return fmt.Sprintf("ip protocol %d", next), netip.AddrPortFrom(addr, 0), true
