@@ -18,9 +18,10 @@ import (
 // lives: replays are refused against it, also after a lost response.
 type accepted struct {
 	run.Action
-	stop      context.CancelCauseFunc // nil for a tombstone
-	stopped   chan struct{}           // closed when its execution has stopped
-	cancelled bool
+	buried    bool                    // a tombstone: it has no stop and no execution
+	stop      context.CancelCauseFunc // nil once its execution has stopped
+	stopped   chan struct{}           // closed then
+	cancelled bool                    // while it still ran
 }
 
 // Action does one action of the protocol. The request was admitted and decoded;
@@ -33,13 +34,13 @@ func (h *Host) Action(ctx context.Context, req ownedv1.ActionRequest) (ownedv1.A
 	ctx, cancel := context.WithDeadline(ctx, req.Deadline())
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	entry, place, err := h.session.accept(req, stop, &h.turn)
 	if err != nil {
 		return ownedv1.ActionResponse{}, err
 	}
-	defer close(entry.stopped)
 	result, err := h.result(ctx, entry, place, req)
-	if h.session.wasCancelled(entry) {
+	if h.session.stopped(entry) {
 		return ownedv1.ActionResponse{}, ownedv1.DoAction.Refuse(http.StatusConflict, "", "the action was cancelled")
 	}
 	if err != nil {
@@ -80,9 +81,13 @@ func (s *session) keep(entry *accepted) {
 	s.byID[entry.RequestID], s.bySeq[entry.Sequence] = entry, entry
 }
 
-func (s *session) wasCancelled(entry *accepted) bool {
+// stopped marks the end of an action's execution, lets go of what only its
+// execution needed, and tells whether it was cancelled before.
+func (s *session) stopped(entry *accepted) (cancelled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	entry.stop = nil
+	close(entry.stopped)
 	return entry.cancelled
 }
 
@@ -123,12 +128,14 @@ func (h *Host) Cancel(ctx context.Context, req ownedv1.CancelRequest) (ownedv1.C
 	if err != nil {
 		return ownedv1.CancelResponse{}, err
 	}
-	if entry.stop == nil {
-		if err := h.run.Bury(ctx, entry.Action); err != nil && !errors.Is(err, refusal.Conflict) {
+	if entry.buried {
+		// It goes on when its caller is gone: the run must not end for that.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		defer cancel()
+		if err := h.run.Bury(ctx, entry.Action); err != nil {
 			return ownedv1.CancelResponse{}, h.broken(ownedv1.Cancel, err)
 		}
 	} else {
-		entry.stop(refusal.Cancelled)
 		select {
 		case <-entry.stopped:
 		case <-ctx.Done():
@@ -139,7 +146,7 @@ func (h *Host) Cancel(ctx context.Context, req ownedv1.CancelRequest) (ownedv1.C
 	return ownedv1.CancelResponse{Identity: h.Identity(), RequestID: req.RequestID, Sequence: req.Sequence, Cancelled: true}, nil
 }
 
-// cancel marks the pair as cancelled, as a tombstone where it hasn't come yet.
+// cancel stops the pair's action, or makes it a tombstone where it hasn't come yet.
 func (s *session) cancel(req ownedv1.CancelRequest) (*accepted, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,17 +157,12 @@ func (s *session) cancel(req ownedv1.CancelRequest) (*accepted, error) {
 	case entry == nil && s.tombs == maxTombstones:
 		return nil, ownedv1.Cancel.Refuse(http.StatusConflict, "", "too many actions were cancelled before they came")
 	case entry == nil:
-		entry = &accepted{Action: run.Action{Sequence: req.Sequence, RequestID: req.RequestID}}
+		entry = &accepted{Action: run.Action{Sequence: req.Sequence, RequestID: req.RequestID}, buried: true}
 		s.tombs++
 		s.keep(entry)
-		return entry, nil
-	}
-	if entry.stop != nil {
-		select {
-		case <-entry.stopped: // finished: its own answer stands
-		default:
-			entry.cancelled = true
-		}
+	case entry.stop != nil: // else it has finished, and its own answer stands
+		entry.cancelled = true
+		entry.stop(refusal.Cancelled)
 	}
 	return entry, nil
 }

@@ -16,6 +16,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,7 +51,11 @@ func inWorkshop(m *testing.M) (_ int, err error) {
 // build builds chaperone once, at first use.
 var build = sync.OnceValues(func() (string, error) {
 	binary := filepath.Join(workshop, "chaperone")
-	out, err := exec.Command("go", "build", "-o", binary, "chaperone/cmd/chaperone").CombinedOutput()
+	args := []string{"build", "-o", binary}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		args = append(args, "-race") // a race is as likely in the process as in the test
+	}
+	out, err := exec.Command("go", append(args, "chaperone/cmd/chaperone")...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("building chaperone: %w\n%s", err, out)
 	}
