@@ -32,7 +32,8 @@ func workbench(t testing.TB) *sitetest.Site {
 <a id="save" href="/file">Save</a>
 <input type="file" id="file">
 <iframe src="/frame" title="inner"></iframe>
-<script>console.log("one < two"); window.order=[]</script>`)
+<script>console.log("one < two"); window.order=[];
+document.modelContext.registerTool({name:"add",description:"Adds \u202e a and b",inputSchema:{type:"object"},execute:async i=>({sum:i.a+i.b})})</script>`)
 	s.Page("/sent", `<title>Sent</title><p id="done">Thank you</p>`)
 	s.Page("/popup", `<title>Popup</title>`)
 	s.Page("/frame", `<p>inner</p>`)
@@ -81,7 +82,8 @@ func everyTool(t *testing.T, protocol string) {
 	want(t, "network", a.do("browser_network_log", args{}), `/frame`)
 	want(t, "scroll", a.do("browser_scroll", args{"dy": 100}), `^scrolled`)
 	want(t, "press", a.do("browser_press", args{"key": "Tab"}), `pressed`)
-	want(t, "page tools", a.do("browser_page_tools", args{}), `the page has none`)
+	want(t, "page tools", a.do("browser_page_tools", args{}), `(?s)^add frame=\S+ http://\S+\n<<<untrusted page text .*Adds `)
+	want(t, "a page's tool", a.do("browser_call_page_tool", args{"tool": "add", "arguments": args{"a": 2, "b": 3}}), `(?s)<<<untrusted.*"sum":5.*\ncompleted \[main\]$`)
 
 	shot := a.call("browser_screenshot", args{})
 	png, err := base64.StdEncoding.DecodeString(shot.Content[0].Data)

@@ -156,8 +156,8 @@ func (p *pipe) decode(next line) (jsonrpc.Message, error) {
 	}
 	req, ok := msg.(*jsonrpc.Request)
 	if ok && req.Method == "tools/call" && req.IsCall() {
-		if !p.queue.join(req.ID) {
-			return nil, invalid("the id is in use by a call that is not answered yet")
+		if bad := p.queue.join(req.ID); bad != nil {
+			return nil, bad
 		}
 		req.Extra = &sdk.RequestExtra{Header: http.Header{callID: {string(head.id)}}}
 	}

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -23,19 +24,25 @@ type turn struct {
 
 func newQueue() *queue { return &queue{calls: map[jsonrpc.ID]*turn{}} }
 
-// join puts the call at the end. It is false when id is in use by a call that
-// hasn't been answered: two answers under one id would be told apart by nobody.
-func (q *queue) join(id jsonrpc.ID) bool {
+// maxWaiting bounds the calls that are read and not yet answered.
+const maxWaiting = 1000
+
+// join puts the call at the end. An id that is in use by a call that hasn't been
+// answered is refused: nobody could tell two answers under one id apart.
+func (q *queue) join(id jsonrpc.ID) *fault {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.calls[id] != nil {
-		return false
+	switch {
+	case q.calls[id] != nil:
+		return invalid("the id is in use by a call that is not answered yet")
+	case len(q.line) == maxWaiting:
+		return invalid(fmt.Sprintf("%d calls wait already", maxWaiting))
 	}
 	t := &turn{ready: make(chan struct{})}
 	q.calls[id] = t
 	q.line = append(q.line, t)
 	q.advance()
-	return true
+	return nil
 }
 
 // wait returns when it is the call's turn. An unknown id has no turn to wait

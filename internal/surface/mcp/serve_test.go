@@ -270,6 +270,30 @@ func TestAnIDInUse(t *testing.T) {
 	}
 }
 
+// Calls that wait take memory; there is an end to it, and not to the session.
+func TestTooManyWaitingCalls(t *testing.T) {
+	release := make(chan struct{})
+	c := converse(t, mcp.Config{Open: func(context.Context) (mcp.Browser, error) {
+		<-release
+		return nil, errors.New("no box here")
+	}})
+	c.ask(initialize)
+	const most = 1000
+	for id := range most {
+		c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"browser_tabs"}}`, id))
+	}
+	got := c.ask(`{"jsonrpc":"2.0","id":"more","method":"tools/call","params":{"name":"browser_tabs"}}`)
+	if text, _ := at(got, "error", "message").(string); !strings.Contains(text, "1000 calls wait already") {
+		t.Errorf("got %v", got)
+	}
+	close(release)
+	for id := range most {
+		if got := c.next(); at(got, "id") != float64(id) {
+			t.Fatalf("got %v, want an answer to %d", got, id)
+		}
+	}
+}
+
 // Cancelling a call that waits ends it; the one before it goes on.
 func TestCancelWhileQueued(t *testing.T) {
 	release := make(chan struct{})
