@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +133,27 @@ func TestCaseFrames(t *testing.T) {
 	}
 	d.do(browser.ClickRef(m[3]))
 	d.wantSoon("window.n", "1")
+}
+
+// TestCaseIsolatedFrames acts on a frame that another process renders, below the
+// fold, by reference.
+func TestCaseIsolatedFrames(t *testing.T) {
+	t.Parallel()
+	d := start(t, everything, []string{"--site-per-process"}, map[string]string{
+		"/":    `<script>onmessage=e=>window.told=e.data</script><div style="height:1500px"></div><iframe src="http://other.test/mid" style="margin:30px"></iframe>`,
+		"/mid": `<p>mid</p><iframe src="http://app.test/in" style="border:9px solid;width:250px"></iframe>`,
+		"/in":  `<button onclick="top.postMessage('hit','*')">press</button><input oninput="top.postMessage(this.value,'*')" aria-label=field>`,
+	})
+	d.open("http://app.test/")
+	text := d.snapshot(browser.Snapshot{})
+	found := regexp.MustCompile(`(button "press"|textbox "field") \[ref=(e\d+)\]`).FindAllStringSubmatch(text, -1)
+	if len(found) != 2 {
+		t.Fatalf("the frame in the frame isn't in %q", text)
+	}
+	d.do(browser.ClickRef(found[0][2]))
+	d.wantSoon("window.told", `"hit"`)
+	d.do(browser.TypeRef(found[1][2], "hello"))
+	d.wantSoon("window.told", `"hello"`)
 }
 
 // TestCasePageTools runs a page's own tools, and believes them nothing.

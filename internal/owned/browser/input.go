@@ -69,6 +69,7 @@ func left(ctx context.Context) int64 {
 // a reference, of any frame. A document that goes away meanwhile is asked anew.
 // Where nothing matches it comes back with the last verdict at the deadline.
 func (t *tab) seek(ctx context.Context, selector, fn string, args func() []any) (*frame, verdict, error) {
+	var last *verdict
 	for {
 		main, err := t.mainFrame()
 		if err != nil {
@@ -88,9 +89,12 @@ func (t *tab) seek(ctx context.Context, selector, fn string, args func() []any) 
 				return nil, v, err
 			}
 			continue
+		case err != nil && last != nil && !errors.Is(err, errUnsure) && ctx.Err() == context.DeadlineExceeded:
+			return f, *last, nil // looking once more took too long
 		case err != nil:
 			return nil, v, err
 		case v.Why == "absent" && v.Blind && !v.Final && left(ctx) > 0:
+			last = &v
 			continue // it may stand in a frame that the script can't look into
 		}
 		return f, v, nil

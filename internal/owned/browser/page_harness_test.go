@@ -99,6 +99,11 @@ func sit(t testing.TB, body map[string]string, options ...func(*browser.Config))
 
 func sitIn(t testing.TB, rules string, body map[string]string, options ...func(*browser.Config)) *desk {
 	t.Helper()
+	return start(t, rules, nil, body, options...)
+}
+
+func start(t testing.TB, rules string, more []string, body map[string]string, options ...func(*browser.Config)) *desk {
+	t.Helper()
 	d := &desk{TB: t, pages: &pages{body: body, other: map[string]http.HandlerFunc{}}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -121,7 +126,7 @@ func sitIn(t testing.TB, rules string, body map[string]string, options ...func(*
 		t.Fatal(err)
 	}
 	flags := append(browser.Flags(l.Addr().String(), ""), "--no-sandbox", "--user-data-dir="+filepath.Join(dir, "profile"))
-	cmd := exec.Command(shell, flags...)
+	cmd := exec.Command(shell, append(flags, more...)...)
 	cmd.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+dir)
 	cmd.ExtraFiles = []*os.File{toEngine, fromEngine}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

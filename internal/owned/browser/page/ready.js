@@ -168,6 +168,7 @@ let target = null; // {el, box, cover, coverBox, since, aligned}
 // box over two frames before that; without it the caller compares by itself.
 async function ready(selector, ms, fresh, steady) {
   const mine = begin(), start = performance.now(), end = start + ms;
+  mouseSeen = true;
   if (fresh || !target) target = { el: null, box: null, cover: null, coverBox: null, since: 0, aligned: new WeakSet() };
   for (let before = null; ; ) {
     const now = once(selector, before, steady);
@@ -192,6 +193,7 @@ function once(selector, before, steady) {
   target.box = boxOf(el); // scrolling moved it
   if (at.x !== undefined) {
     target.cover = null;
+    if (window !== top) expectMouse(defaultView(ownerDocument(el)));
     return { x: at.x, y: at.y };
   }
   return covered(at, target.box);
@@ -209,11 +211,23 @@ function covered(at, box) {
   return { why: "covered", by: brief(at.cover), box, final: performance.now() - target.since >= coverPatience };
 }
 
+// Of a frame in another process the browser may still hold an old position, and
+// send the mouse elsewhere. There the moved mouse must have been seen first.
+const listening = new WeakSet();
+let mouseSeen = true;
+
+function expectMouse(view) {
+  mouseSeen = false;
+  if (listening.has(view)) return;
+  listening.add(view);
+  view.addEventListener("mousemove", (e) => { mouseSeen ||= e.isTrusted; }, { capture: true, passive: true });
+}
+
 // aimed looks again after the mouse has moved, one frame later: true where the
 // same element is ready at the same place and the point still hits it.
 function aimed(selector, x, y) {
   const el = find(selector);
-  if (el instanceof Absent || el !== target?.el) return false;
+  if (el instanceof Absent || el !== target?.el || !mouseSeen) return false;
   const state = look(el);
   if (state.why || !sameBox(target.box, state.box)) return false;
   const at = aim(el);
