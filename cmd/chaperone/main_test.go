@@ -78,11 +78,16 @@ func example(t testing.TB) (library, office string) {
 
 func TestScripts(t *testing.T) {
 	library, office := example(t)
+	scopes, err := filepath.Abs("../../examples/scopes")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("CHAPERONE_HOME", filepath.Join(env.WorkDir, "home"))
 			env.Vars = append(env.Vars, prompt)
+			env.Setenv("SCOPES", scopes)
 			env.Setenv("LIBRARY", library)
 			env.Setenv("LIBRARY_HOST", strings.TrimPrefix(library, "http://"))
 			env.Setenv("OFFICE", office)
