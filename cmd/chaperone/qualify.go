@@ -53,9 +53,6 @@ Exit code 0: every vector contained. 5: something leaked, or proved nothing.`,
 			if err != nil {
 				return err
 			}
-			if err := jail.Probe(cmd.Context()); err != nil {
-				return err
-			}
 			reports, err := qualifyAll(cmd.Context(), a, path, only)
 			if err != nil {
 				return err
@@ -126,7 +123,9 @@ func qualifyAs(ctx context.Context, a *app, uid int, engine, only string) (corpu
 	}
 	in.Close()
 	raw, readErr := io.ReadAll(out)
-	if err := cmd.Wait(); err != nil {
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() == exitPrerequisite {
+		return corpus.Report{}, exit(exitPrerequisite, errors.New("this machine lacks what the box needs: see `chaperone doctor`"))
+	} else if err != nil {
 		return corpus.Report{}, fmt.Errorf("the corpus ended early: %w", err)
 	}
 	if readErr != nil {
@@ -143,6 +142,7 @@ func qualifyAs(ctx context.Context, a *app, uid int, engine, only string) (corpu
 // fresh namespaces (stage enter).
 func worldCommand(ctx context.Context, stage string, uid int, engine, only string, report *os.File) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "qualify", worldWord, stage, engine, only)
+	cmd.Args[0] = os.Args[0]
 	cmd.ExtraFiles = []*os.File{report}
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "TMPDIR=/tmp", "HOME=/tmp", "TERM=" + os.Getenv("TERM")}
 	cmd.Dir = "/"
@@ -173,7 +173,8 @@ func newWorldCmd() *cobra.Command {
 			if stage == "become" {
 				next := worldCommand(cmd.Context(), "enter", os.Getuid(), engine, only, report)
 				next.Stderr = os.Stderr
-				return next.Run()
+				err := next.Run()
+				return exit(next.ProcessState.ExitCode(), err)
 			}
 			if err := corpus.Enter(); err != nil {
 				return err

@@ -185,6 +185,12 @@ func (r *run) control(ctx context.Context, vectors, paths []Vector) error {
 	if err := r.pass(ctx, scoped, r.boxed(wideScope, false), r.arrive); err != nil {
 		return err
 	}
+	// Where a box has its proxy, the control without one has a sink.
+	inPlace, err := r.sinks.listen(3128, false)
+	if err != nil {
+		return err
+	}
+	defer inPlace.Close()
 	if err := r.pass(ctx, open, r.unboxed(), r.arrive); err != nil {
 		return err
 	}

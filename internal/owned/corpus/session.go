@@ -31,12 +31,12 @@ type session struct {
 
 // boxed makes sessions as a host would: box, proxy, browser, one scope.
 func (r *run) boxed(scopeText string, own bool) starter {
-	return func(ctx context.Context) (s *session, err error) {
+	return func(ctx context.Context) (_ *session, err error) {
 		judge, err := scope.Parse("corpus.yaml", []byte(scopeText))
 		if err != nil {
 			return nil, err
 		}
-		s = &session{}
+		s := &session{}
 		defer func() {
 			if err != nil {
 				_ = s.Close()
@@ -138,6 +138,9 @@ func (r *run) unboxed() starter {
 	}
 }
 
+// playLimit bounds each of a vector's own actions, in milliseconds.
+const playLimit = 8000
+
 // play does what the vector says. That it fails is no error: most have to.
 func (s *session) play(ctx context.Context, v Vector) {
 	origin := "https://in.test"
@@ -148,12 +151,12 @@ func (s *session) play(ctx context.Context, v Vector) {
 	if v.Goto != "" {
 		url = v.fill(v.Goto)
 	}
-	_, _ = s.browser.Do(ctx, ownedv1.Goto{URL: url, TimeoutMS: 3000})
+	_, _ = s.browser.Do(ctx, ownedv1.Goto{URL: url, TimeoutMS: playLimit})
 	if v.Click != "" {
-		_, _ = s.browser.Do(ctx, ownedv1.Click{Selector: v.Click, TimeoutMS: 3000})
+		_, _ = s.browser.Do(ctx, ownedv1.Click{Selector: v.Click, TimeoutMS: playLimit})
 	}
 	if v.Leave {
-		_, _ = s.browser.Do(ctx, ownedv1.Goto{URL: "about:blank", TimeoutMS: 3000})
+		_, _ = s.browser.Do(ctx, ownedv1.Goto{URL: "about:blank", TimeoutMS: playLimit})
 	}
 }
 

@@ -50,10 +50,9 @@ type sighting struct {
 // on, and whatever arrives outside the scope is written down.
 type sinks struct {
 	servers []io.Closer
-	certDER []byte
+	cert    tls.Certificate
 	roots   *x509.CertPool
 	spki    string
-	sniffer *sniffer
 	wait    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -65,7 +64,7 @@ type sinks struct {
 }
 
 // listenPorts are the TCP ports that the sinks answer on, and whether by TLS.
-var listenPorts = map[int]bool{80: false, 443: true, 8443: true, 8080: false, 7080: false, 3128: false}
+var listenPorts = map[int]bool{80: false, 443: true, 8443: true, 8080: false, 7080: false}
 
 // openSinks starts every sink, and the sniffer. The caller is in a world made by
 // [Enter].
@@ -75,28 +74,16 @@ func openSinks(vectors []Vector) (*sinks, error) {
 		s.pages[v.Name] = v
 		s.byAddr[v.addr()] = v.Name
 	}
-	cert, err := s.certificate()
-	if err != nil {
+	if err := s.certify(); err != nil {
 		return nil, err
 	}
 	for port, secure := range listenPorts {
-		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		server, err := s.listen(port, secure)
 		if err != nil {
 			s.Close()
 			return nil, err
 		}
-		server := &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
 		s.servers = append(s.servers, server)
-		if secure {
-			server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}}
-		}
-		s.wait.Go(func() {
-			if secure {
-				_ = server.ServeTLS(l, "", "") // ends when Close does
-				return
-			}
-			_ = server.Serve(l)
-		})
 	}
 	dns, err := net.ListenPacket("udp", ":53")
 	if err != nil {
@@ -105,13 +92,46 @@ func openSinks(vectors []Vector) (*sinks, error) {
 	}
 	s.servers = append(s.servers, dns)
 	s.wait.Go(func() { s.answerNames(dns) })
-	if s.sniffer, err = openSniffer(s.packet); err != nil {
+	sniffer, err := openSniffer(s.packet)
+	if err != nil {
 		s.Close()
 		return nil, err
 	}
-	s.servers = append(s.servers, s.sniffer)
-	s.wait.Go(s.sniffer.run)
+	s.servers = append(s.servers, sniffer)
+	s.wait.Go(sniffer.run)
 	return s, nil
+}
+
+// listen starts a sink on one TCP port of every address.
+func (s *sinks) listen(port int, secure bool) (io.Closer, error) {
+	l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	if secure {
+		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{s.cert}, NextProtos: []string{"h2", "http/1.1"}}
+	}
+	s.wait.Go(func() {
+		if secure {
+			_ = server.ServeTLS(l, "", "") // ends when the server is closed
+			return
+		}
+		_ = server.Serve(l)
+	})
+	return sink{server, l}, nil
+}
+
+// sink closes its listener itself: a server that wasn't serving yet would do so
+// only later.
+type sink struct {
+	*http.Server
+	listener net.Listener
+}
+
+func (s sink) Close() error {
+	_ = s.listener.Close()
+	return s.Server.Close()
 }
 
 // Close ends every sink and waits for them.
@@ -123,11 +143,11 @@ func (s *sinks) Close() error {
 	return nil
 }
 
-// certificate makes the one certificate that all sinks present.
-func (s *sinks) certificate() (tls.Certificate, error) {
+// certify makes the one certificate that all sinks present.
+func (s *sinks) certify() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return tls.Certificate{}, err
+		return err
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "containment corpus"},
@@ -137,18 +157,18 @@ func (s *sinks) certificate() (tls.Certificate, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return tls.Certificate{}, err
+		return err
 	}
 	parsed, err := x509.ParseCertificate(der)
 	if err != nil {
-		return tls.Certificate{}, err
+		return err
 	}
-	s.certDER = der
 	s.roots = x509.NewCertPool()
 	s.roots.AddCert(parsed)
 	sum := sha256.Sum256(parsed.RawSubjectPublicKeyInfo)
 	s.spki = base64.StdEncoding.EncodeToString(sum[:])
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	s.cert = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return nil
 }
 
 var hitName = regexp.MustCompile(`/hit/([a-z0-9-]+)`)

@@ -9,12 +9,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
 
 // leakyWarning is printed for each engine that a leaky build starts.
 const leakyWarning = "chaperone: THIS BUILD HAS NO BOX (chaperone_leaky). It exists to prove that the containment corpus sees leaks. Never use it."
+
+// confining are the engine's own network bounds. They go with the box: what is
+// left is a browser like any other, in which only the requests that the pipe
+// lets us pause are still judged.
+var confining = []string{"--proxy-server", "--proxy-bypass-list", "--host-resolver-rules", "--webrtc-ip-handling-policy", "--disable-quic"}
 
 // run starts the engine on the host itself, with the same pipe, its listener on
 // the host's own [ProxyAddr], and its folders in a temporary one. Only one such
@@ -34,7 +40,9 @@ func (b *Box) run(c Config) (*exec.Cmd, error) {
 	}
 	args := []string{c.Engine}
 	for _, arg := range c.Args {
-		args = append(args, strings.Replace(arg, "=/tmp/", "="+dir+"/", 1))
+		if !slices.ContainsFunc(confining, func(flag string) bool { return strings.HasPrefix(arg, flag) }) {
+			args = append(args, strings.Replace(arg, "=/tmp/", "="+dir+"/", 1))
+		}
 	}
 	cmd := &exec.Cmd{
 		Path: c.Engine, Args: args, Dir: dir, Stderr: b.wires.theirs[3], ExtraFiles: b.wires.theirs[:2],
