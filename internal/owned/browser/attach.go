@@ -12,6 +12,10 @@ import (
 // maxTabs bounds the open tabs of a run. A popup beyond it is closed unseen.
 const maxTabs = 50
 
+// maxSessions bounds the targets that are listened to: pages, isolated frames and
+// workers. The interception needs no session.
+const maxSessions = 2000
+
 func filter(entries ...target.FilterEntry) target.Filter {
 	f := make(target.Filter, len(entries))
 	for i, e := range entries {
@@ -24,10 +28,14 @@ func filter(entries ...target.FilterEntry) target.Filter {
 // to hear of it, and then it may run. Whatever its type is, it is resumed, since a
 // target that stays stopped would hang its opener.
 func attached(parent *session, e target.EventAttachedToTarget) {
-	if e.TargetInfo == nil {
-		return
-	}
 	b := parent.b
+	if e.TargetInfo == nil || e.SessionID == "" || b.sessions[string(e.SessionID)] != nil {
+		return // the engine names each session once
+	}
+	if len(b.sessions) >= maxSessions {
+		b.conn.post(string(e.SessionID), runtime.RunIfWaitingForDebugger.Method, nil, nil)
+		return // what it asks for is judged all the same
+	}
 	s := &session{
 		b: b, id: string(e.SessionID), kind: e.TargetInfo.Type, target: e.TargetInfo.TargetID,
 		tab: parent.tab, contexts: make(map[int64]string),
@@ -36,7 +44,7 @@ func attached(parent *session, e target.EventAttachedToTarget) {
 	switch s.kind {
 	case "page":
 		if e.TargetInfo.Subtype == "" && !b.arrived(s, e.TargetInfo) {
-			s.post(runtime.RunIfWaitingForDebugger.Method, nil)
+			b.turnAway(s)
 			return
 		}
 	case "iframe":
@@ -79,7 +87,6 @@ func (s *session) enable() {
 func (b *Browser) arrived(s *session, info *target.Info) bool {
 	asked := b.claiming > 0 && info.OpenerID == ""
 	if !asked && len(b.tabs)+len(b.unclaimed) >= maxTabs {
-		b.engine.post(target.CloseTarget.Method, target.CloseTargetParams{TargetID: info.TargetID})
 		b.notes.TabsRefused++
 		return false
 	}
@@ -91,6 +98,14 @@ func (b *Browser) arrived(s *session, info *target.Info) bool {
 	}
 	b.adopt(t)
 	return true
+}
+
+// turnAway closes a page that is over the limit. It has to run first: its opener
+// stands in window.open until it does, for ever if it is closed before.
+func (b *Browser) turnAway(s *session) {
+	b.conn.post(s.id, runtime.RunIfWaitingForDebugger.Method, nil, func(jsontext.Value, error) {
+		b.engine.post(target.CloseTarget.Method, target.CloseTargetParams{TargetID: s.target})
+	})
 }
 
 // ready notes that a page runs; called without mu.

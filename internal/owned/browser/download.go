@@ -27,12 +27,13 @@ const (
 //	failed    cancelled, over its limit, or not saved
 type download struct {
 	Download
-	guid string
+	guid  string
+	began time.Time
 }
 
 func downloadBegan(s *session, e browser.EventDownloadWillBegin) {
 	b := s.b
-	d := &download{guid: e.GUID, Download: Download{
+	d := &download{guid: e.GUID, began: time.Now(), Download: Download{
 		ID: numbered("download", len(b.downloads)+1), Name: cutText(path.Base(e.SuggestedFilename), 255),
 		Size: -1, State: "started",
 	}}
@@ -128,25 +129,31 @@ func (b *Browser) awaitDownload(ctx context.Context, before int) {
 	_ = b.until(ctx, func() bool { return len(b.downloads) > before || before == maxDownloads })
 }
 
-// settleDownloads waits until what the action started to download is announced,
-// and saved or refused.
-func (t *tab) settleDownloads(ctx context.Context) {
+// settleDownloads waits until what an action has started to download since then is
+// announced, and saved or refused. Either way the notes tell how far it came.
+func (t *tab) settleDownloads(ctx context.Context, since time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, downloadTime)
 	defer cancel()
-	// Either way the notes tell how far it came.
-	_ = t.b.until(ctx, func() bool {
-		for _, f := range t.frames {
-			if f.owed {
-				return false
-			}
+	_ = t.b.until(ctx, func() bool { return !t.owesDownload(since) })
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	for _, f := range t.frames {
+		f.owed = false // what didn't come by now won't
+	}
+}
+
+func (t *tab) owesDownload(since time.Time) bool {
+	for _, f := range t.frames {
+		if f.owed {
+			return true
 		}
-		for _, d := range t.b.downloads {
-			if d.State == "started" {
-				return false
-			}
+	}
+	for _, d := range t.b.downloads {
+		if d.State == "started" && !d.began.Before(since) {
+			return true
 		}
-		return true
-	})
+	}
+	return false
 }
 
 // DownloadsResult lists the run's downloads.

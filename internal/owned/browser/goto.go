@@ -74,7 +74,7 @@ func goTo(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 		return nil, denied(d)
 	case to.IsDownload:
 		on.b.awaitDownload(ctx, downloads)
-		t.settleDownloads(ctx)
+		t.settleDownloads(ctx, started)
 		return nil, failed(refusal.Failed, "it is a download, not a page")
 	case to.ErrorText != "":
 		return nil, failed(refusal.Failed, "%s", to.ErrorText)

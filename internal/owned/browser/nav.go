@@ -136,7 +136,7 @@ func (w *navigationWatch) settle(ctx context.Context) error {
 		return denied(d)
 	}
 	if err == nil {
-		w.t.settleDownloads(ctx)
+		w.t.settleDownloads(ctx, w.since)
 	}
 	return err
 }

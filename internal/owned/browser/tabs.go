@@ -243,18 +243,25 @@ func closeTab(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 	return ClosedTabResult{Closed: t.name, Tabs: tabs, Active: active}, nil
 }
 
-// shut closes a tab and returns when it is off the list. A page that doesn't let
+// shut closes tabs and returns when they are off the list. A page that doesn't let
 // go is crashed: closing never waits for it.
-func (b *Browser) shut(ctx context.Context, t *tab) error {
+func (b *Browser) shut(ctx context.Context, tabs ...*tab) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
-	b.engine.post(target.CloseTarget.Method, target.CloseTargetParams{TargetID: t.s.target})
-	err := b.until(ctx, func() bool { return t.life.Err() != nil })
-	if err != nil && b.life.Err() == nil {
-		t.kill()
-		return nil
+	for _, t := range tabs {
+		b.engine.post(target.CloseTarget.Method, target.CloseTargetParams{TargetID: t.s.target})
 	}
-	return err
+	open := func(t *tab) bool { return t.life.Err() == nil }
+	err := b.until(ctx, func() bool { return !slices.ContainsFunc(tabs, open) })
+	if err == nil || b.life.Err() != nil {
+		return err
+	}
+	for _, t := range tabs {
+		if open(t) {
+			t.kill()
+		}
+	}
+	return nil
 }
 
 // closeAll closes every tab and forgets the context they were in. A later launch
@@ -265,10 +272,8 @@ func closeAll(ctx context.Context, on *act, _ ownedv1.Action) (any, error) {
 	tabs, in := slices.Clone(b.tabs), b.context
 	b.launched, b.active, b.lost, b.context = false, nil, "", ""
 	b.mu.Unlock()
-	for _, t := range tabs {
-		if err := b.shut(ctx, t); err != nil {
-			return nil, err
-		}
+	if err := b.shut(ctx, tabs...); err != nil {
+		return nil, err
 	}
 	if in != "" {
 		_, err := cdp.Call(ctx, b.engine, target.DisposeBrowserContext, target.DisposeBrowserContextParams{BrowserContextID: in})

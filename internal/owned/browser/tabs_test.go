@@ -221,3 +221,25 @@ func killRenderers(t *testing.T, run *sitetest.Run) {
 		}
 	}
 }
+
+// Tabs and popups: the click's own answer names the new tab, however it is opened.
+func TestCaseClickNamesTheNewTab(t *testing.T) {
+	site := sitetest.New(t)
+	site.Page("/", `<title>Home</title><a id=link target=_blank href=/p>x</a><a id=opener target=_blank rel=opener href=/p>x</a>
+		<button id=open onclick="window.open('/p')">x</button><button id=apart onclick="window.open('/p', '', 'noopener')">x</button>
+		<form action=/p target=_blank><button id=form>x</button></form><a id=out target=_blank href="http://out.test/">x</a>`)
+	site.Page("/p", `<title>P</title>`)
+	run := shared(t)
+	visit(t, run, site.URL("/"))
+	for i, id := range []string{"link", "opener", "open", "apart", "form", "out", "link", "link", "apart", "form"} {
+		start := time.Now()
+		answer := must(t, run, ownedv1.Click{Selector: "#" + id})
+		if diff := cmp.Diff([]string{fmt.Sprintf("popup-%d", i+1)}, answer.Notes.NewTabs); diff != "" {
+			t.Errorf("%s: -want +got\n%s", id, diff)
+		}
+		if answer.Notes.Tab != "main" {
+			t.Errorf("%s acted on %q", id, answer.Notes.Tab)
+		}
+		within(t, start, 0, 5*time.Second)
+	}
+}
