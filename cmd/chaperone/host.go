@@ -82,14 +82,10 @@ func (h *hosting) do(ctx context.Context) (err error) {
 		return withDoctor(err)
 	}
 	defer func() { err = errors.Join(err, h.folder.Close(), h.closeLedger()) }()
-	if err := h.listen(); err != nil {
-		return err
+	run, err := h.start(ctx, s, engine)
+	if h.listener != nil {
+		defer h.listener.Close()
 	}
-	defer h.listener.Close()
-	run, err := host.Start(ctx, host.Config{
-		Engagement: h.engagement, RunID: h.runID, StartedBy: "uid:" + strconv.Itoa(os.Getuid()), Surface: "host",
-		Scope: s, Engine: engine, Open: h.open, Handshake: true,
-	})
 	if err != nil && ctx.Err() != nil {
 		return errors.New("told to end before the browser was ready: keep standard input open for as long as the run is wanted")
 	}
@@ -97,6 +93,32 @@ func (h *hosting) do(ctx context.Context) (err error) {
 		return withDoctor(err)
 	}
 	return h.serve(ctx, run, engine)
+}
+
+// start starts the run while the folder's guardian comes up and the socket is
+// bound under it.
+func (h *hosting) start(ctx context.Context, s *scope.Scope, engine string) (*host.Host, error) {
+	bound := make(chan error, 1)
+	go func() {
+		err := h.folder.Guarded()
+		if err == nil {
+			err = h.listen()
+		}
+		bound <- err
+	}()
+	run, err := host.Start(ctx, host.Config{
+		Engagement: h.engagement, RunID: h.runID, StartedBy: "uid:" + strconv.Itoa(os.Getuid()), Surface: "host",
+		Scope: s, Engine: engine, Open: h.open, Handshake: true,
+	})
+	if err := errors.Join(err, <-bound); err != nil {
+		if run != nil {
+			closing, cancel := context.WithTimeout(context.Background(), ending)
+			defer cancel()
+			err = errors.Join(err, run.Close(closing, refusal.Failed))
+		}
+		return nil, err
+	}
+	return run, nil
 }
 
 // read checks the flags and reads the scope; nothing has been started yet.
@@ -132,8 +154,7 @@ func (h *hosting) read() (*scope.Scope, error) {
 	return s, nil
 }
 
-// listen binds the run's socket, before the browser starts, so that its name is
-// taken when it is ready.
+// listen binds the run's socket.
 func (h *hosting) listen() (err error) {
 	if h.transport == ownedv1.TransportUnix {
 		h.endpoint = ownedv1.UnixEndpoint

@@ -40,13 +40,15 @@ type Folder struct {
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
 	watch   sync.WaitGroup // guarded
+	first   chan error     // takes one value: how the first guardian's start went
 	exposed chan struct{}  // closed when no guardian can be had any more
 }
 
 // OpenFolder makes the folder of a run in the registrations directory, which
 // must be a private one: mode 0700, no symlink, owned by this process's user
 // (whoever owns it, if that is root). A folder that a living host holds is
-// [refusal.Conflict]; what a dead one left is removed.
+// [refusal.Conflict]; what a dead one left is removed. The guardian is on its way
+// then; see Guarded.
 func OpenFolder(ctx context.Context, registrations, runID string) (*Folder, error) {
 	if !ownedv1.ValidID(runID) {
 		return nil, fmt.Errorf("run id must match ^[A-Za-z0-9_-]{1,128}$: %w", refusal.BadDocument)
@@ -60,13 +62,14 @@ func OpenFolder(ctx context.Context, registrations, runID string) (*Folder, erro
 		return nil, errors.Join(err, parent.Close())
 	}
 	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
-	guardian, err := f.guard()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	f.watch.Go(func() { f.guarded(guardian) })
+	f.first = make(chan error, 1)
+	f.watch.Go(f.guarded)
 	return f, nil
 }
+
+// Guarded waits until the guardian stands. Nothing may be put in the folder
+// before. It is asked once.
+func (f *Folder) Guarded() error { return <-f.first }
 
 // guard starts a guardian over all that this folder will ever hold.
 func (f *Folder) guard() (*jail.Guardian, error) {
@@ -74,10 +77,19 @@ func (f *Folder) guard() (*jail.Guardian, error) {
 	return jail.Guard(f.ctx, f.parent, in+draftName, in+DescriptorName, in+SocketName, f.runID)
 }
 
-// guarded replaces a guardian that died, until Close. A host that can't have one
-// is told by Exposed and must end: its own death would leave a registration.
-func (f *Folder) guarded(g *jail.Guardian) {
-	for {
+// guarded starts a guardian, and another one for each that dies, until Close. A
+// host that can't have one is told by Exposed and must end: its own death would
+// leave a registration.
+func (f *Folder) guarded() {
+	for n := 0; ; n++ {
+		g, err := f.guard()
+		if n == 0 {
+			f.first <- err
+		}
+		if err != nil {
+			close(f.exposed)
+			return
+		}
 		select {
 		case <-f.ctx.Done():
 			// A guardian that died at this very moment needs no release.
@@ -85,12 +97,6 @@ func (f *Folder) guarded(g *jail.Guardian) {
 			return
 		case <-g.Done():
 		}
-		next, err := f.guard()
-		if err != nil {
-			close(f.exposed)
-			return
-		}
-		g = next
 	}
 }
 
