@@ -20,6 +20,17 @@
 //     was stopped, the script was terminated, and the renderer answers again; a
 //     renderer that stays deaf is killed and its tab told as crashed.
 //   - one file for each action or pair of them.
+//   - page/: the script that each isolated world starts with. It finds elements
+//     through open shadow roots and same-origin frames, judges whether a click
+//     would reach them, fills fields and reads them back, and writes the page as
+//     lines. It reads a page's nodes through its own prototypes' getters, which a
+//     form full of oddly named inputs can't shadow.
+//   - input, islands: an action that waits for an element waits in the page, at its
+//     frames; a frame of another origin is an island with a world of its own, and
+//     a point of it is mapped outward and hit-tested through every frame above.
+//     An input has three outcomes: not sent, done, sent and not confirmed; the
+//     last is never sent again.
+//   - fence: a page's text as data, without what hides or reorders it.
 //
 // # States of a tab
 //
