@@ -110,3 +110,29 @@ func (m *machine) close() error {
 	})
 	return m.err
 }
+
+// mailbox keeps the decisions that are made before the run's row is durable.
+type mailbox struct {
+	mu    sync.Mutex
+	early []scope.Record
+	to    func(scope.Record)
+}
+
+func (m *mailbox) put(r scope.Record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.to == nil {
+		m.early = append(m.early, r)
+		return
+	}
+	m.to(r)
+}
+
+func (m *mailbox) deliver(to func(scope.Record)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.early {
+		to(r)
+	}
+	m.early, m.to = nil, to
+}

@@ -294,29 +294,3 @@ func (h *Host) Epoch() string { return h.run.Epoch() }
 
 // Usage answers what the box uses now.
 func (h *Host) Usage() (jail.Usage, error) { return h.machine.box.Usage() }
-
-// mailbox keeps the decisions that are made before the run's row is durable.
-type mailbox struct {
-	mu    sync.Mutex
-	early []scope.Record
-	to    func(scope.Record)
-}
-
-func (m *mailbox) put(r scope.Record) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.to == nil {
-		m.early = append(m.early, r)
-		return
-	}
-	m.to(r)
-}
-
-func (m *mailbox) deliver(to func(scope.Record)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, r := range m.early {
-		to(r)
-	}
-	m.early, m.to = nil, to
-}
