@@ -201,9 +201,10 @@ allow:
 	}
 }
 
-// Local Network Access stays on as a second wall, and stands in no in-scope
-// loopback application's way.
-func TestLoopbackApplicationsReachEachOther(t *testing.T) {
+// Local Network Access stays on as a second wall. In the box every address is the
+// proxy's, so it asks nobody when one in-scope application reaches another, on
+// loopback or not, and what is out of scope stays out.
+func TestApplicationsInScopeReachEachOther(t *testing.T) {
 	api := sitetest.New(t)
 	api.Handle("/api", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
@@ -211,13 +212,24 @@ func TestLoopbackApplicationsReachEachOther(t *testing.T) {
 	})
 	site := sitetest.New(t)
 	site.Page("/", `<title>App</title>`)
-	run := shared(t)
-	visit(t, run, "http://localhost:"+site.Port()+"/")
-	if got := eval(t, run, `fetch('`+api.URL("/api")+`').then(r => r.text(), String)`); got != `"answer"` {
-		t.Errorf("got %s", got)
-	}
-	if got := eval(t, run, `fetch('http://10.1.1.1/').then(r => r.text(), String)`); got != `"TypeError: Failed to fetch"` {
-		t.Errorf("got %s", got)
+	run := sitetest.Browser(t, sitetest.Options{Scope: `engagement: x
+allow:
+  - {host: 127.0.0.1, ports: "*"}
+  - {host: localhost, ports: "*"}
+  - {host: app.test, ports: "*", resolves_to: [127.0.0.0/8]}
+`, Resolve: func(context.Context, string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+	}})
+	for _, host := range []string{"127.0.0.1", "localhost", "app.test"} {
+		visit(t, run, "http://"+host+":"+site.Port()+"/")
+		for url, want := range map[string]string{
+			api.URL("/api"):       `"answer"`,
+			"http://10.1.1.1/api": `"TypeError: Failed to fetch"`,
+		} {
+			if got := eval(t, run, `fetch('`+url+`').then(r => r.text(), String)`); got != want {
+				t.Errorf("%s from %s: got %s, want %s", url, host, got, want)
+			}
+		}
 	}
 }
 
