@@ -32,9 +32,12 @@ import (
 // in a file named <n, eight digits>.checkpoint. Numbers begin at 1 and have no
 // gap; a file that was published is never written again.
 const (
-	origin     = "chaperone/audit/"
-	suffix     = ".checkpoint"
-	maxNote    = 4096
+	origin  = "chaperone/audit/"
+	suffix  = ".checkpoint"
+	maxNote = 4096
+	// maxSize bounds a tree that is read from outside: the proofs' arithmetic on
+	// sizes near 2^63 doesn't end.
+	maxSize    = 1 << 48
 	signedName = "chaperone-audit"
 )
 
@@ -47,7 +50,8 @@ type Checkpoint struct {
 	AtMS   int64
 }
 
-func (c Checkpoint) text() string {
+// String answers the text that is signed.
+func (c Checkpoint) String() string {
 	return fmt.Sprintf("%s%s\n%d\n%s\nnumber %d\nat %d\n", origin, c.Tenant, c.Size, base64.StdEncoding.EncodeToString(c.Root[:]), c.Number, c.AtMS)
 }
 
@@ -99,7 +103,7 @@ func parseText(text string) (c Checkpoint, err error) {
 	if c.Root, err = tlog.ParseHash(lines[2]); err != nil {
 		return Checkpoint{}, bad
 	}
-	if ok != [3]bool{true, true, true} || !isWord(c.Tenant) || c.Number < 1 || c.text() != text {
+	if ok != [3]bool{true, true, true} || !isWord(c.Tenant) || c.Number < 1 || c.Size > maxSize || c.String() != text {
 		return Checkpoint{}, bad
 	}
 	return c, nil
@@ -173,7 +177,7 @@ func (l *Log) checkpoint(ctx context.Context, tenant string) error {
 		return err
 	}
 	next := Checkpoint{Tenant: tenant, Number: last.Number + 1, Size: h.size, Root: h.root, AtMS: time.Now().UnixMilli()}
-	signed, err := note.Sign(&note.Note{Text: next.text()}, key.signer)
+	signed, err := note.Sign(&note.Note{Text: next.String()}, key.signer)
 	if err != nil {
 		return err
 	}

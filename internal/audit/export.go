@@ -181,7 +181,7 @@ func VerifyExport(r io.Reader, keys ...string) (*Report, error) {
 		return nil, fmt.Errorf("export: its header: %w", errors.Join(refusal.BadDocument, err))
 	}
 	root, err := tlog.ParseHash(h.Root)
-	if err != nil || h.Format != ExportFormat || !isWord(h.Tenant) || h.Size < 0 {
+	if err != nil || h.Format != ExportFormat || !isWord(h.Tenant) || h.Size < 0 || h.Size > maxSize {
 		return nil, fmt.Errorf("export: not a header of %s: %w", ExportFormat, refusal.BadDocument)
 	}
 	e := &exported{report: report, header: h, root: root, t: Tenant{Tenant: h.Tenant, Root: h.Root, Unsequenced: h.Unsequenced, SameOwner: true}}

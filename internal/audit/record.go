@@ -84,6 +84,17 @@ func records(tx *store.Tx, f Filter, fn func(Record) error) error {
 	})
 }
 
+// DecodeLeaf reads a leaf's canonical bytes, as proofs and exports hold them.
+// Its place isn't in them, so Seq is -1, and sealed values count as erased.
+// Whatever isn't a leaf to the byte is refusal.BadDocument.
+func DecodeLeaf(data []byte) (Record, error) {
+	l, err := decode(data)
+	if err != nil {
+		return Record{}, err
+	}
+	return l.record(-1, data), nil
+}
+
 // record answers the leaf as a Record without its values.
 func (l leaf) record(seq int64, data []byte) Record {
 	r := Record{

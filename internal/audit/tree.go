@@ -126,7 +126,7 @@ func heads(tx *store.Tx) (map[string]head, error) {
 		if err := rows.Scan(&h.tenant, &h.size, &root); err != nil {
 			return nil, err
 		}
-		if len(root) != tlog.HashSize || h.size < 0 {
+		if len(root) != tlog.HashSize || h.size < 0 || h.size > maxSize {
 			return nil, fmt.Errorf("tree head of %s: %w", h.tenant, refusal.Tampered)
 		}
 		h.root = tlog.Hash(root)
