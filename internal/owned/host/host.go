@@ -51,13 +51,12 @@ import (
 
 // Defaults and limits of a host.
 const (
-	DefaultTimeout   = 30 * time.Second                          // of a local action without a deadline
-	BootstrapTime    = ownedv1.MaxBootstrapMS * time.Millisecond // from registration to handshake
-	SessionTime      = ownedv1.MaxSessionMS * time.Millisecond   // from handshake to the end
-	flushEvery       = time.Second                               // how long an outcome waits at most for its commit
-	endTime          = 10 * time.Second                          // for the last commit
-	maxTombstones    = 1024                                      // of one session
-	sessionTolerance = 2 * time.Second                           // a session's announced expiry lies this much before its hour
+	DefaultTimeout = 30 * time.Second                          // of a local action without a deadline
+	BootstrapTime  = ownedv1.MaxBootstrapMS * time.Millisecond // from registration to handshake
+	SessionTime    = ownedv1.MaxSessionMS * time.Millisecond   // from handshake to the end
+	flushEvery     = time.Second                               // how long an outcome waits at most for its commit
+	endTime        = 10 * time.Second                          // for the last commit
+	maxTombstones  = 1024                                      // of one session
 )
 
 // Config says what run to host. Engagement, RunID, StartedBy, Surface, Scope,
