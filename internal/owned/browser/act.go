@@ -51,11 +51,11 @@ type act struct {
 	b           *Browser
 	tab         *tab // that it acts on, once page has answered it
 	cancel      context.CancelCauseFunc
-	sent        bool // it may have had an effect
-	fonts       bool // still loading when the shot was taken
-	reformatted bool // the page changed what was typed
-	unsure      bool // eval_js has started and not told its value
-	emptied     bool // the page was put away to stop its script
+	sent        bool          // it may have had an effect
+	fonts       bool          // still loading when the shot was taken
+	reformatted bool          // the page changed what was typed
+	script      <-chan answer // of eval_js's call that isn't answered yet
+	emptied     bool          // the page was put away to stop its script
 	release     []func() bool
 }
 

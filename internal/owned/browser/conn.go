@@ -188,10 +188,6 @@ func (c *conn) post(session, method string, params any, r reply) {
 // call sends a call and waits for its answer. When ctx ends first the call isn't
 // undone: whoever needs that stops it by name (see act.go).
 func (c *conn) call(ctx context.Context, session, method string, params, result any) error {
-	type answer struct {
-		result jsontext.Value
-		err    error
-	}
 	answers := make(chan answer, 1)
 	id, frame, err := c.register(session, method, params, func(result jsontext.Value, err error) {
 		answers <- answer{result, err}
@@ -229,6 +225,20 @@ func finish(method string, raw jsontext.Value, err error, result any) error {
 		return fmt.Errorf("%s: an answer that isn't the protocol: %w", method, refusal.Malformed)
 	}
 	return nil
+}
+
+// answer is what came of a call.
+type answer struct {
+	result jsontext.Value
+	err    error
+}
+
+// begin sends a call and returns at once. The answer arrives whenever it does, or
+// never, if the pipe ends.
+func (c *conn) begin(session, method string, params any) <-chan answer {
+	answers := make(chan answer, 1)
+	c.post(session, method, params, func(result jsontext.Value, err error) { answers <- answer{result, err} })
+	return answers
 }
 
 // register numbers a call and keeps who waits for its answer.

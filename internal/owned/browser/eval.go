@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -32,12 +31,11 @@ func evalJS(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 		return nil, err
 	}
 	started := time.Now()
-	on.sent, on.unsure = true, true
-	value, err := t.value(ctx, a.(ownedv1.EvalJS).Expression, on.b.resultLimit())
+	on.sent = true
+	value, err := on.value(ctx, t, a.(ownedv1.EvalJS).Expression)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	on.unsure = false
 	t.settleScript(ctx)
 	if d, found := t.deniedSince(started); found {
 		return nil, denied(d)
@@ -45,16 +43,30 @@ func evalJS(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 	return value, err
 }
 
+// run calls into the page's own world. The call stays known until it is answered,
+// so that a stop can tell whether the script has ended.
+func (on *act) run(ctx context.Context, s *session, method string, params, result any) error {
+	on.script = s.b.conn.begin(s.id, method, params)
+	select {
+	case a := <-on.script:
+		on.script = nil
+		return finish(method, a.result, a.err, result)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // value evaluates and converts.
-func (t *tab) value(ctx context.Context, expression string, limit int) (any, error) {
-	r, err := t.evaluate(ctx, expression)
+func (on *act) value(ctx context.Context, t *tab, expression string) (any, error) {
+	limit := on.b.resultLimit()
+	r, err := on.evaluate(ctx, t, expression)
 	if err != nil {
 		return nil, err
 	}
 	if r.ObjectID == "" || r.Type == "symbol" {
 		return primitive(r, limit)
 	}
-	text, err := t.convert(ctx, r.ObjectID, limit)
+	text, err := on.convert(ctx, t, r.ObjectID, limit)
 	t.s.post(runtime.ReleaseObjectGroup.Method, runtime.ReleaseObjectGroupParams{ObjectGroup: evalGroup})
 	if err != nil {
 		return nil, err
@@ -76,7 +88,7 @@ func (t *tab) settleScript(ctx context.Context) {
 
 // evaluate runs the expression. One that starts with a brace is first tried as an
 // object literal, as the developer tools do; a syntax error has run nothing.
-func (t *tab) evaluate(ctx context.Context, expression string) (*runtime.RemoteObject, error) {
+func (on *act) evaluate(ctx context.Context, t *tab, expression string) (*runtime.RemoteObject, error) {
 	tries := []string{expression}
 	if trimmed := strings.TrimSpace(expression); strings.HasPrefix(trimmed, "{") && strings.HasSuffix(trimmed, "}") {
 		tries = []string{"(" + trimmed + ")", expression}
@@ -84,9 +96,10 @@ func (t *tab) evaluate(ctx context.Context, expression string) (*runtime.RemoteO
 	var err error
 	for _, text := range tries {
 		repl := true // lets top-level await and a second `let` of one name pass
-		r, failed := cdp.Call(ctx, t.s, runtime.Evaluate, runtime.EvaluateParams{
+		var r runtime.EvaluateResult
+		failed := on.run(ctx, t.s, runtime.Evaluate.Method, runtime.EvaluateParams{
 			Expression: text, ReplMode: &repl, AwaitPromise: &repl, UserGesture: &repl, ObjectGroup: evalGroup,
-		})
+		}, &r)
 		switch {
 		case documentGone(failed):
 			return nil, errDestroyed
@@ -105,12 +118,13 @@ func (t *tab) evaluate(ctx context.Context, expression string) (*runtime.RemoteO
 	return nil, err
 }
 
-func (t *tab) convert(ctx context.Context, id runtime.RemoteObjectID, limit int) (string, error) {
+func (on *act) convert(ctx context.Context, t *tab, id runtime.RemoteObjectID, limit int) (string, error) {
 	yes := true
-	r, err := cdp.Call(ctx, t.s, runtime.CallFunctionOn, runtime.CallFunctionOnParams{
+	var r runtime.CallFunctionOnResult
+	err := on.run(ctx, t.s, runtime.CallFunctionOn.Method, runtime.CallFunctionOnParams{
 		FunctionDeclaration: convert, ObjectID: id, ReturnByValue: &yes, AwaitPromise: &yes, UserGesture: &yes,
 		Arguments: []*runtime.CallArgument{{Value: jsonNumber(limit)}},
-	})
+	}, &r)
 	switch {
 	case documentGone(err):
 		return "", errDestroyed

@@ -124,6 +124,9 @@ func TestCaseEndlessScriptEndsAtTheDeadline(t *testing.T) {
 			t.Errorf("%s: afterwards %s", loop, got)
 		}
 		within(t, start, 0, 2*time.Second)
+		if got := eval(t, run, `document.title`); got != `"Loop"` {
+			t.Errorf("%s: the page is %s", loop, got) // it was stopped without harm to its page
+		}
 	}
 }
 

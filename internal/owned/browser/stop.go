@@ -34,11 +34,38 @@ func (on *act) stop() {
 	}
 	// The order matters: a document that is replaced while its script still runs
 	// runs on unseen, in a process that is left behind.
-	if t.answers(ctx) && (!on.unsure || t.blank(ctx) == nil) {
-		on.emptied = on.unsure
+	if !t.answers(ctx) {
+		t.kill()
 		return
 	}
-	t.kill()
+	if on.scriptEnded(ctx) {
+		return
+	}
+	on.emptied = true
+	if t.blank(ctx) != nil {
+		t.kill()
+	}
+}
+
+// scriptTime is how long a stop waits for the end of eval_js's script. One that was
+// terminated has ended before the renderer answers; one whose request was cut off
+// ends a moment later; one that waits for anything else doesn't.
+const scriptTime = 50 * time.Millisecond
+
+// scriptEnded tells whether nothing of eval_js's script is left. A promise that is
+// still pending may go on at any time.
+func (on *act) scriptEnded(ctx context.Context) bool {
+	if on.script == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, scriptTime)
+	defer cancel()
+	select {
+	case <-on.script:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // quiet cuts a tab off from the network while it is stopped: a script that waits
