@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -130,10 +131,10 @@ func (db *DB) tryPostgres(ctx context.Context, fn func(*Tx) error) error {
 		return err
 	}
 	if err := db.committed(db.commit(on.Commit)); err != nil {
-		if isOrder(err) {
+		if _, told := errors.AsType[*pgconn.PgError](err); told && isOrder(err) {
 			return err
 		}
-		return fmt.Errorf("commit (its outcome is unknown): %w", err)
+		return unknown{err}
 	}
 	for _, f := range tx.after {
 		f()
@@ -141,8 +142,22 @@ func (db *DB) tryPostgres(ctx context.Context, fn func(*Tx) error) error {
 	return nil
 }
 
-// isOrder tells whether the server asks for another order.
+// unknown is a commit whose outcome nobody knows: it is never run again.
+type unknown struct{ error }
+
+func (u unknown) Error() string { return "commit (its outcome is unknown): " + u.error.Error() }
+func (u unknown) Unwrap() error { return u.error }
+
+// isOrder tells whether a transaction that committed nothing may run again: the
+// server asks for another order, or the pool lent a connection that an earlier
+// caller's cancellation had closed.
 func isOrder(err error) bool {
+	if _, never := errors.AsType[unknown](err); never {
+		return false
+	}
+	if errors.Is(err, driver.ErrBadConn) {
+		return true
+	}
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (e.Code == serializationFailure || e.Code == deadlockDetected)
 }

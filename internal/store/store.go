@@ -41,6 +41,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -128,6 +129,9 @@ func (db *DB) View(ctx context.Context, fn func(*Tx) error) error {
 		opts.Isolation = sql.LevelRepeatableRead
 	}
 	tx, err := db.pool.BeginTx(ctx, opts)
+	for again := 0; errors.Is(err, driver.ErrBadConn) && again < postgresConns; again++ {
+		tx, err = db.pool.BeginTx(ctx, opts) // see isOrder
+	}
 	if err != nil {
 		return db.explain(err)
 	}
