@@ -26,6 +26,7 @@ import (
 // Site is a web site for one test.
 type Site struct {
 	server *httptest.Server
+	closed chan struct{}
 
 	mu    sync.Mutex
 	pages map[string]http.HandlerFunc
@@ -50,7 +51,7 @@ func NewTLS(t testing.TB) *Site {
 // Make starts a site that its caller closes: for one that a whole test binary
 // shares.
 func Make(tls bool) *Site {
-	s := &Site{pages: make(map[string]http.HandlerFunc), hits: make(map[string]int)}
+	s := &Site{closed: make(chan struct{}), pages: make(map[string]http.HandlerFunc), hits: make(map[string]int)}
 	s.server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	if tls {
 		s.server.StartTLS()
@@ -62,6 +63,7 @@ func Make(tls bool) *Site {
 
 // Close ends the site at once, with the requests that a handler still holds.
 func (s *Site) Close() {
+	close(s.closed)
 	s.server.CloseClientConnections()
 	s.server.Close()
 }
@@ -118,7 +120,12 @@ func (s *Site) Redirect(path, location string) {
 
 // Hang takes requests of a path and never answers them.
 func (s *Site) Hang(path string) {
-	s.Handle(path, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	s.Handle(path, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-s.closed:
+		}
+	})
 }
 
 // Hits counts the requests that a path has had.

@@ -29,6 +29,7 @@ type download struct {
 	Download
 	guid  string
 	began time.Time
+	ended bool // nothing more is to be told of it
 }
 
 func downloadBegan(s *session, e browser.EventDownloadWillBegin) {
@@ -47,7 +48,7 @@ func downloadBegan(s *session, e browser.EventDownloadWillBegin) {
 	}
 	if b.downloads = keep(b.downloads, d, maxDownloads); d.State == "started" && len(b.downloads) == maxDownloads {
 		b.engine.post(browser.CancelDownload.Method, browser.CancelDownloadParams{GUID: e.GUID})
-		d.State = "failed"
+		d.State, d.ended = "failed", true
 	}
 	b.noteDownload(d)
 	b.wake()
@@ -64,11 +65,12 @@ func downloadProgressed(s *session, e browser.EventDownloadProgress) {
 		}
 		switch {
 		case d.State != "started":
+			d.ended = d.ended || e.State != browser.DownloadProgressStateInProgress
 		case e.State == browser.DownloadProgressStateCanceled:
-			d.State = "failed"
+			d.State, d.ended = "failed", true
 		case d.Size > maxDownloadBytes:
 			b.engine.post(browser.CancelDownload.Method, browser.CancelDownloadParams{GUID: e.GUID})
-			d.State = "failed"
+			d.State, d.ended = "failed", true
 		case e.State == browser.DownloadProgressStateCompleted:
 			b.jobs.Go(func() { b.save(d) })
 		}
@@ -95,7 +97,7 @@ func (b *Browser) save(d *download) {
 	saved, err := b.copyOut(file, d.Name)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	d.State, d.Saved = "saved", saved
+	d.State, d.Saved, d.ended = "saved", saved, true
 	if err != nil {
 		d.State, d.Saved = "failed", ""
 	}
@@ -149,7 +151,7 @@ func (t *tab) owesDownload(since time.Time) bool {
 		}
 	}
 	for _, d := range t.b.downloads {
-		if d.State == "started" && !d.began.Before(since) {
+		if !d.ended && !d.began.Before(since) {
 			return true
 		}
 	}
