@@ -19,6 +19,23 @@ type evidence struct {
 	Histogram map[string]int   `json:"histogram"`  // victim, run's state and last outcome
 }
 
+// newEvidence begins one. The commit is that of the beginning, which is what the
+// binary was built from.
+func newEvidence(t *testing.T, rounds int) evidence {
+	t.Helper()
+	ev := evidence{Rounds: rounds, Began: time.Now().UTC(), Slowest: map[string]int64{}, Histogram: map[string]int{}}
+	if os.Getenv("CHAPERONE_EVIDENCE") == "" {
+		return ev
+	}
+	commit, err := exec.Command("git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Fatalf("evidence needs the commit: %v", err)
+	}
+	ev.Commit = strings.TrimSpace(string(commit))
+	return ev
+}
+
+// keep tells what happened, and writes it where the environment says.
 func (ev evidence) keep(t *testing.T, name string) {
 	t.Helper()
 	for what, n := range ev.Histogram {
@@ -29,11 +46,6 @@ func (ev evidence) keep(t *testing.T, name string) {
 	if dir == "" {
 		return
 	}
-	commit, err := exec.Command("git", "rev-parse", "HEAD").Output()
-	if err != nil {
-		t.Fatalf("evidence needs the commit: %v", err)
-	}
-	ev.Commit = strings.TrimSpace(string(commit))
 	data, err := json.MarshalIndent(ev, "", "  ")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, name), append(data, '\n'), 0o644)

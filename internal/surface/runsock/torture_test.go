@@ -99,7 +99,7 @@ func TestKillTorture(t *testing.T) {
 		t.Fatal(err)
 	}
 	web := newSite(t)
-	ev := evidence{Rounds: rounds, Began: time.Now().UTC(), Slowest: map[string]int64{}, Histogram: map[string]int{}}
+	ev := newEvidence(t, rounds)
 	var before *session
 	for round := range rounds {
 		v := victims[round%len(victims)]
@@ -127,7 +127,7 @@ func TestKilledWhileStarting(t *testing.T) {
 	if err := os.Mkdir(o.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ev := evidence{Rounds: rounds, Began: time.Now().UTC(), Slowest: map[string]int64{}, Histogram: map[string]int{}}
+	ev := newEvidence(t, rounds)
 	for round := range rounds {
 		h := spawn(t, o)
 		time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond)
