@@ -164,7 +164,11 @@ func (t *tab) deny(loader cdp.LoaderID, d scope.Decision) {
 	if len(t.denials) >= 16 {
 		t.denials = t.denials[1:]
 	}
-	t.denials = append(t.denials, denial{time.Now(), loader, d})
+	began := time.Now()
+	if n := t.main().nav; n != nil && n.loader == loader {
+		began = n.began
+	}
+	t.denials = append(t.denials, denial{began, loader, d})
 	t.b.wake()
 }
 

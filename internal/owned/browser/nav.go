@@ -19,13 +19,14 @@ import (
 //	ended    it committed, stayed within the document, or came to nothing
 //	         (a download, a 204, a denial): the frame's nav is nil again
 type navigation struct {
+	began  time.Time // when it was first heard of
 	loader cdp.LoaderID
 	same   bool // within the document
 }
 
 // denial is a navigation of a main frame that the scope denied.
 type denial struct {
-	at       time.Time
+	at       time.Time // when the navigation began: whoever acts then has caused it
 	loader   cdp.LoaderID
 	decision scope.Decision
 }
@@ -65,7 +66,7 @@ func navigationAsked(s *session, e page.EventFrameRequestedNavigation) {
 		return // a new tab attaches by itself; a download tells of itself
 	}
 	if f := s.frame(e.FrameID); f != nil && f.nav == nil {
-		f.nav = &navigation{}
+		f.nav = &navigation{began: time.Now()}
 		s.b.wake()
 	}
 }
@@ -75,8 +76,12 @@ func navigationBegun(s *session, e page.EventFrameStartedNavigating) {
 	if f == nil {
 		return
 	}
+	began := time.Now()
+	if f.nav != nil && f.nav.loader == "" {
+		began = f.nav.began // it was asked for before
+	}
 	f.nav = &navigation{
-		loader: e.LoaderID,
+		began: began, loader: e.LoaderID,
 		same: e.NavigationType == page.FrameStartedNavigatingNavigationTypeSameDocument ||
 			e.NavigationType == page.FrameStartedNavigatingNavigationTypeHistorySameDocument,
 	}
