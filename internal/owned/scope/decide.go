@@ -66,7 +66,7 @@ func (s *Scope) decide(q question, at time.Time) Decision {
 		}
 		miss.consider(r, code)
 	}
-	return miss.decision(q)
+	return miss.decision(q, s.argued)
 }
 
 func (s *Scope) outside(at time.Time) (Decision, bool) {

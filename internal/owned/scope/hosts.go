@@ -16,7 +16,7 @@ func FromHosts(engagement string, hosts ...string) (*Scope, error) {
 	if !engagementName.MatchString(engagement) {
 		return nil, &Error{File: "--engagement", Msg: "must be 1 to 128 letters, digits, _ or -"}
 	}
-	s := &Scope{engagement: engagement}
+	s := &Scope{engagement: engagement, argued: true}
 	for _, text := range hosts {
 		r, err := hostRule(text)
 		if err != nil {

@@ -24,7 +24,15 @@ func (n *near) consider(r *rule, code refusal.Code) {
 	}
 }
 
-func (n *near) decision(q question) Decision {
+// decision is the refusal that names n. Of a scope made of --allow arguments the
+// remedy is one more of them: there is no file to edit.
+func (n *near) decision(q question, argued bool) Decision {
+	if argued && n.rule == nil {
+		return Decision{Code: refusal.NoRule, Rule: noRule, Fix: argument(q)}
+	}
+	if argued && (n.code == refusal.BadPort || n.code == refusal.BadAddress) {
+		return Decision{Code: n.code, Rule: n.rule.String(), Fix: argument(q)}
+	}
 	if n.rule == nil {
 		return Decision{Code: refusal.NoRule, Rule: noRule, Fix: "add under allow:  - " + entry(q)}
 	}
@@ -45,6 +53,15 @@ func (n *near) decision(q question) Decision {
 		what = "add this path to paths of " // never the path itself: a Fix is audited
 	}
 	return Decision{Code: n.code, Rule: n.rule.String(), Fix: what + n.rule.String()}
+}
+
+// argument is the --allow that would admit q's host and port.
+func argument(q question) string {
+	host := q.host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return fmt.Sprintf("add --allow %s:%d", host, q.port)
 }
 
 // entry is the narrowest rule that a person would write for q's host and port.

@@ -37,6 +37,7 @@ type Scope struct {
 	allowMetadata bool
 	window        Window
 	digest        string
+	argued        bool // made of --allow arguments; only refusals' remedies differ
 }
 
 // Window is the span in which a scope allows anything. A zero time is no limit.
