@@ -58,7 +58,7 @@ func (a *app) auditPlaces(tenant string) (auditPlaces, error) {
 func (p auditPlaces) open(ctx context.Context) (*store.DB, error) {
 	path := strings.TrimPrefix(p.url, "sqlite:")
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !strings.Contains(p.url, "://") {
-		return nil, fmt.Errorf("there is no database at %s: %w", path, refusal.NothingVerified)
+		return nil, exit(exitVerification, fmt.Errorf("nothing verified: there is no database at %s: %w", path, refusal.NothingVerified))
 	}
 	return store.Open(ctx, p.url, store.Options{})
 }
@@ -124,9 +124,6 @@ func (a *app) verifyHome(ctx context.Context, tenant string, keys []string) (rep
 		return nil, err
 	}
 	db, err := p.open(ctx)
-	if errors.Is(err, refusal.NothingVerified) {
-		return nil, exit(exitVerification, fmt.Errorf("nothing verified: %w", err))
-	}
 	if err != nil {
 		return nil, err
 	}

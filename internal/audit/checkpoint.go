@@ -144,7 +144,7 @@ func (l *Log) checkpoint(ctx context.Context, tenant string) error {
 		return err
 	}
 	defer dir.Close() // and with it the lock: numbers are given by one at a time
-	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX); err != nil {
+	if err := lock(ctx, dir); err != nil {
 		return err
 	}
 	key, err := signingKey(l.opts.KeyFile)
@@ -182,6 +182,28 @@ func (l *Log) checkpoint(ctx context.Context, tenant string) error {
 		return err
 	}
 	return l.publish(dir, path, fileName(next.Number), signed)
+}
+
+// lock takes dir for this process until it is closed. A holder that hangs makes
+// this fail and not wait for ever: records go on without a checkpoint.
+func lock(ctx context.Context, dir *os.File) error {
+	deadline := time.Now().Add(store.BusyTimeout)
+	for {
+		err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case err != syscall.EWOULDBLOCK && err != syscall.EINTR:
+			return err
+		case time.Now().After(deadline):
+			return fmt.Errorf("%s: %w: another process has been writing a checkpoint for over %v", dir.Name(), refusal.DatabaseBusy, store.BusyTimeout)
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // extends answers the tenant's head after it was proved to extend last.

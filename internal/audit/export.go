@@ -297,7 +297,9 @@ func (e *exported) finish() {
 	}
 	e.t.SameOwner = false // a copy is out of the owner's reach
 	e.report.Tenants = slices.Concat(e.report.Tenants, []Tenant{e.t})
-	e.report.limits(e.t)
+	if e.header.Whole {
+		e.report.limits(e.t)
+	}
 }
 
 // readLine reads one line of an export; io.EOF where there is none.
