@@ -34,6 +34,8 @@ func Flags(proxyAddr, spki string) []string {
 		"--disable-breakpad", "--disable-crash-reporter", "--no-pings", "--disable-extensions",
 		"--metrics-recording-only", "--disable-field-trial-config", "--disable-search-engine-choice-screen",
 		"--password-store=basic", "--use-mock-keychain", "--disable-gpu", "--hide-scrollbars", "--mute-audio",
+		// headless-shell puts every site of a tab into one renderer unless told.
+		"--site-per-process",
 		"--disable-quic", "--disable-notifications", "--disable-print-preview",
 		// Pages of tabs that aren't active go on at full speed: an agent waits for them.
 		"--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows",

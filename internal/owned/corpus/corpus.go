@@ -199,6 +199,7 @@ func (r *run) control(ctx context.Context, vectors, paths []Vector) error {
 		return err
 	}
 	defer relay.Close()
+	r.sinks.ours(relay.listener.Addr())
 	for _, v := range raw {
 		r.tell(v)
 		if err := v.Raw(relay.dial, v); err != nil {
@@ -206,6 +207,8 @@ func (r *run) control(ctx context.Context, vectors, paths []Vector) error {
 		}
 		r.await(v, time.Second)
 	}
+	// What the sniffer still has in hand belongs to the control.
+	time.Sleep(300 * time.Millisecond)
 	r.sinks.take()
 	return nil
 }
