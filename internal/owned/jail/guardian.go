@@ -139,6 +139,7 @@ func guard() int {
 		return 2
 	}
 	names := strings.Split(string(buf[:n]), "\x00")
+	known := pin(names)
 	if _, err := unix.Write(fdLifeline, []byte(readyWord)); err != nil && err != unix.EPIPE {
 		return 2 // EPIPE: the parent died just now, so the work is due
 	}
@@ -149,20 +150,70 @@ func guard() int {
 		case err == nil && string(buf[:n]) == releaseWord:
 			return 0
 		default: // the end of the lifeline, or an error that can only mean it
-			return removeAll(names)
+			return removeAll(names, known)
 		}
 	}
 }
 
+// identity tells one folder from another that later has its name.
+type identity struct{ device, inode uint64 }
+
+// folderOf answers the identity of a folder below the guarded directory.
+func folderOf(name string) (identity, bool) {
+	var st unix.Stat_t
+	if unix.Fstatat(fdGuarded, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return identity{}, false
+	}
+	return identity{st.Dev, st.Ino}, true
+}
+
+// pin remembers which folders the names mean. A guardian may be slow to wake: by
+// then a successor of the dead host may have a folder of the same name, and that
+// one isn't this guardian's to empty.
+func pin(names []string) map[string]identity {
+	known := map[string]identity{}
+	for _, name := range names {
+		for _, folder := range []string{path.Dir(name), name} {
+			if folder == "." {
+				continue
+			}
+			// Held open for as long as this process lives: an inode that is in use
+			// can't become the successor's.
+			if _, err := unix.Openat(fdGuarded, folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err != nil {
+				continue
+			}
+			if id, ok := folderOf(folder); ok {
+				known[folder] = id
+			}
+		}
+	}
+	return known
+}
+
 // removeAll removes the names and answers the exit status.
-func removeAll(names []string) int {
+func removeAll(names []string, known map[string]identity) int {
 	status := 0
 	for _, name := range names {
+		if another(name, known) {
+			continue
+		}
 		if err := removeOne(name); err != nil && err != unix.ENOENT {
 			status = 1 // the next name may still go
 		}
 	}
 	return status
+}
+
+// another tells whether the name, or the folder that it lies in, is no longer the
+// folder that was pinned.
+func another(name string, known map[string]identity) bool {
+	for _, folder := range []string{path.Dir(name), name} {
+		was, pinned := known[folder]
+		if now, ok := folderOf(folder); pinned && ok && now != was {
+			return true
+		}
+	}
+	return false
 }
 
 // removeOne removes a file or empty folder below the guarded directory. No

@@ -79,6 +79,29 @@ func TestGuardianFollowsNoLink(t *testing.T) {
 	}
 }
 
+// TestGuardianLeavesASuccessorAlone wakes a guardian only when another host has a
+// folder of the same name already.
+func TestGuardianLeavesASuccessorAlone(t *testing.T) {
+	dir := registrations(t)
+	host, _, guardian := startHost(t, nil, "guardian", dir, "run-1/browser.json", "run-1/browser.sock", "run-1")
+	syscall.Kill(guardian, syscall.SIGSTOP)
+	host.Process.Kill()
+	if err := os.RemoveAll(filepath.Join(dir, "run-1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "run-1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "run-1", "browser.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	syscall.Kill(guardian, syscall.SIGCONT)
+	waitGone(t, []int{guardian})
+	if diff := cmp.Diff([]string{"other", "run-1", "run-1/browser.json", "run-2", "run-2/browser.json"}, contents(dir)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestGuardianIsReleased(t *testing.T) {
 	dir := registrations(t)
 	f, err := os.Open(dir)
