@@ -128,15 +128,10 @@ func (w *navigationWatch) settle(ctx context.Context) error {
 	// The renderer tells of a wish to navigate in the same channel as it answers
 	// calls, so after this round trip every wish of the input's handlers, and the
 	// task that submits a form, is known.
-	w.t.barrier(ctx)
-	err := w.t.b.until(ctx, func() bool {
-		for _, f := range w.t.frames {
-			if f.nav != nil {
-				return false
-			}
-		}
-		return true
-	})
+	err := w.t.barrier(ctx)
+	if err == nil {
+		err = w.t.b.until(ctx, w.t.still)
+	}
 	if d, ok := w.t.deniedSince(w.since); ok {
 		return denied(d)
 	}
@@ -144,6 +139,16 @@ func (w *navigationWatch) settle(ctx context.Context) error {
 		w.t.settleDownloads(ctx, w.since)
 	}
 	return err
+}
+
+// still tells that no frame is about to get another document. mu is held.
+func (t *tab) still() bool {
+	for _, f := range t.frames {
+		if f.nav != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // deniedSince answers the first denied main-frame navigation after at.
@@ -158,15 +163,17 @@ func (t *tab) deniedSince(at time.Time) (scope.Decision, bool) {
 	return scope.Decision{}, false
 }
 
-// barrier makes one round trip through the renderer's task queue. A document that
-// goes away meanwhile is no error: its navigation is what is waited for.
-func (t *tab) barrier(ctx context.Context) {
+// barrier makes one round trip through the renderer, behind the input's handlers. A document that
+// goes away meanwhile is no error: its navigation is what is waited for. One that
+// is deaf until ctx ends is: what the input started may still run.
+func (t *tab) barrier(ctx context.Context) error {
 	t.b.mu.Lock()
 	f := t.main()
 	t.b.mu.Unlock()
 	if f != nil {
-		_, _ = t.callIn(ctx, f, `() => new Promise(done => setTimeout(done, 0))`)
+		_, _ = t.callIn(ctx, f, `() => lib.after()`)
 	}
+	return context.Cause(ctx)
 }
 
 // deniedDuring answers the denial of one navigation, told by its loader.

@@ -21,6 +21,16 @@ function optionSelect(el) {
   return select && !select.multiple && select.size <= 1 ? select : null;
 }
 
+// standIn is what a mouse clicks instead of a control without a box of its own,
+// as behind a drawn checkbox: its first label that is shown.
+function standIn(el) {
+  for (const label of labelsOf(el)) {
+    const box = boundingBox(label);
+    if (shown(label) && box.width > 0 && box.height > 0) return label;
+  }
+  return null;
+}
+
 function disabled(el) {
   const control = labelControl(el) ?? closest(el, "button,input,select,textarea,option") ?? el;
   if (matches(control, ":disabled")) return true;
@@ -98,21 +108,32 @@ function island() {
 // control, both ways.
 function receives(el, over) {
   if (within(over, el)) return true;
-  for (const label of labelsOf(el)) if (within(over, label)) return true;
+  for (const label of labelsOf(el)) if (within(over, label) && !diverts(over, label)) return true;
   const control = labelControl(el);
   return control !== null && within(over, control);
 }
 
-// aim is where the mouse would click el now, or what stands in the way. It
-// tries the centre of the whole box, then of each line's box (a link that wraps
-// has a centre outside itself).
-function aim(el) {
-  const box = boundingBox(el);
+// diverts says whether something in a label keeps the click for itself, such as
+// the link to the terms that one agrees to.
+function diverts(over, label) {
+  const own = closest(over, "a[href],button,input,select,textarea,summary,iframe");
+  return own !== null && own !== label && within(own, label);
+}
+
+// aim is where the mouse would click el now, or what stands in the way; shape is
+// what is seen of it. It tries the centre of the whole box, then of each line's
+// box (a link that wraps has a centre outside itself), then a label's beginning.
+function aim(el, shape) {
+  const box = boundingBox(shape);
   let first = outward(el, box.x + box.width / 2, box.y + box.height / 2);
   if (first.x !== undefined) return first;
-  const lines = clientRects(el);
+  const lines = clientRects(shape);
   for (let i = 0; i < lines.length && lines.length > 1 && i < 8; i++) {
     const at = outward(el, lines[i].x + lines[i].width / 2, lines[i].y + lines[i].height / 2);
+    if (at.x !== undefined) return at;
+  }
+  if (shape !== el) {
+    const at = outward(el, box.x + Math.min(4, box.width / 2), box.y + box.height / 2);
     if (at.x !== undefined) return at;
   }
   return first;
@@ -120,14 +141,14 @@ function aim(el) {
 
 // reach scrolls el until the mouse reaches it: first not at all, then to the
 // middle, then to either end (a sticky header covers only one of them).
-function reach(el, aligned) {
-  let at = aim(el);
+function reach(el, shape, aligned) {
+  let at = aim(el, shape);
   if (at.x !== undefined) return at;
   if (!at.outside && aligned.has(el)) return at;
   aligned.add(el);
   for (const block of ["center", "end", "start", "center"]) {
-    scrollIntoView(el, { block, inline: "center", behavior: "instant" });
-    at = aim(el);
+    scrollIntoView(shape, { block, inline: "center", behavior: "instant" });
+    at = aim(el, shape);
     if (at.x !== undefined) return at;
   }
   return at;
@@ -150,11 +171,12 @@ const sameBox = (a, b) => a !== null && b !== null && a.every((n, i) => Math.abs
 // look judges el once: {why} names what is missing.
 function look(el) {
   const select = optionSelect(el);
-  const seen = select ?? el;
-  const box = boxOf(seen);
-  if (!shown(seen) || box[2] <= 0 || box[3] <= 0) return { why: "hidden", box };
+  let seen = select ?? el, box = boxOf(seen);
+  const boxless = () => !shown(seen) || box[2] <= 0 || box[3] <= 0;
+  if (boxless() && !select && standIn(el)) box = boxOf((seen = standIn(el)));
+  if (boxless()) return { why: "hidden", box };
   if (disabled(el) || select && disabled(select)) return { why: "disabled", box };
-  return { why: "", box, select };
+  return { why: "", box, select, seen };
 }
 
 // coverPatience is how long the same element may stand still in front.
@@ -189,8 +211,8 @@ function once(selector, before, steady) {
   if (state.why) return state;
   if (state.select) return { option: true };
   if (steady && !sameBox(before, state.box)) return { why: "moving", box: state.box };
-  const at = reach(el, target.aligned);
-  target.box = boxOf(el); // scrolling moved it
+  const at = reach(el, state.seen, target.aligned);
+  target.box = boxOf(state.seen); // scrolling moved it
   if (at.x !== undefined) {
     target.cover = null;
     if (window !== top) expectMouse(defaultView(ownerDocument(el)));
@@ -230,8 +252,30 @@ function aimed(selector, x, y) {
   if (el instanceof Absent || el !== target?.el || !mouseSeen) return false;
   const state = look(el);
   if (state.why || !sameBox(target.box, state.box)) return false;
-  const at = aim(el);
-  return at.x !== undefined && Math.abs(at.x - x) < 1 && Math.abs(at.y - y) < 1;
+  const at = aim(el, state.seen);
+  const same = at.x !== undefined && Math.abs(at.x - x) < 1 && Math.abs(at.y - y) < 1;
+  if (same) watchChanges();
+  return same;
+}
+
+// changes sees what a click changes at once.
+let changes = null;
+
+function watchChanges() {
+  changes?.disconnect();
+  changes = new MutationObserver(() => { changes.seen = true; });
+  changes.observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
+}
+
+// after ends when the handlers of the input have had their turn. A click that
+// changed the page at once has been answered. One that changed nothing may have
+// left its work to a timer, so that timer's turn is waited for: the engine paints
+// first, which is why this isn't done for every click.
+function after() {
+  const answered = changes !== null && (changes.seen || changes.takeRecords().length > 0);
+  changes?.disconnect();
+  changes = null;
+  return answered || new Promise((done) => setTimeout(done, 0));
 }
 
 // giveWay ends a wait for an element that may stand in a frame this world can't
@@ -244,4 +288,4 @@ function has(selector) {
   return { why: el instanceof Absent ? el.why : "", blind };
 }
 
-Object.assign(lib, { ready, aimed, through, island, has });
+Object.assign(lib, { ready, aimed, after, through, island, has });
