@@ -38,7 +38,7 @@ const (
 	bodyTime    = 20 * time.Second // 8 MiB at 400 KB/s
 	answerTime  = 20 * time.Second // after the action has ended
 	idleTime    = 2 * time.Minute
-	drainTime   = 2 * time.Second
+	drainTime   = 2 * time.Second // also for a body that nobody wants
 	actionTime  = ownedv1.MaxDeadlineMS * time.Millisecond
 	requestTime = bodyTime + actionTime + answerTime
 )
@@ -91,7 +91,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	var bad *ownedv1.Bad
 	if errors.As(err, &bad) {
 		status, answer = bad.Status, bad.Body()
-	} else if err != nil {
+		err = hangUp(w, status)
+	}
+	if err != nil {
 		panic(http.ErrAbortHandler) // the client went away or sent no body: nobody to answer
 	}
 	header := w.Header()
@@ -103,6 +105,18 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if _, err := w.Write(answer); err != nil {
 		panic(http.ErrAbortHandler) // the client is gone; what was done is in the journal
 	}
+}
+
+// hangUp ends the connection of who is refused before the body is read. Else
+// net/http would wait for that body without end, before it answers and after,
+// and a few hundred who never send theirs would keep everybody out.
+func hangUp(w http.ResponseWriter, status int) error {
+	switch status {
+	case http.StatusBadRequest, http.StatusUpgradeRequired, http.StatusConflict, http.StatusGatewayTimeout:
+		return nil // judged by the body
+	}
+	w.Header().Set("Connection", "close")
+	return http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
 }
 
 // judge walks the refusals in the spec's order and then does the verb.

@@ -148,6 +148,37 @@ func TestManySlowClients(t *testing.T) {
 	h.open().must("list_tabs", "{}")
 }
 
+// TestRefusedClientsThatSendNoBody are answered at once and let go: as many as
+// there are places don't keep the run's own client out.
+func TestRefusedClientsThatSendNoBody(t *testing.T) {
+	t.Parallel()
+	h := start(t, options{})
+	socket := filepath.Join(h.registry, "browser.sock")
+	head := "POST /v1/browser/handshake HTTP/1.1\r\nHost: 127.0.0.1:1\r\nContent-Length: 100\r\n"
+	typed := head + "Content-Type: application/json\r\n"
+	for name, c := range map[string]struct{ request, want string }{
+		"wrong credential": {typed + "Authorization: Bearer " + newHex(64) + "\r\n\r\n", "401"},
+		"no credential":    {typed + "\r\n", "401"},
+		"no content type":  {head + "\r\n", "415"},
+		"no such path":     {strings.Replace(typed, "handshake", "x", 1) + "\r\n", "404"},
+		"another method":   {strings.Replace(typed, "POST", "PUT", 1) + "\r\n", "405"},
+		"another host":     {strings.Replace(typed, "127.0.0.1:1", "x:1", 1) + "\r\n", "403"},
+	} {
+		if got := exchange(t, socket, c.request); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	for range 256 {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, typed+"\r\n")
+	}
+	h.open().must("list_tabs", "{}")
+}
+
 // TestOnlyTheOwnersConnections: another user's connection is closed without a
 // word, though the socket's mode would let it in.
 func TestOnlyTheOwnersConnections(t *testing.T) {
