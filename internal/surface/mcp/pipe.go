@@ -128,7 +128,7 @@ func (p *pipe) Read(ctx context.Context) (jsonrpc.Message, error) {
 		var bad *fault
 		switch {
 		case err == nil:
-			return msg, nil
+			return msg, p.place(ctx, msg)
 		case !errors.As(err, &bad):
 			return nil, err
 		}
@@ -155,13 +155,38 @@ func (p *pipe) decode(next line) (jsonrpc.Message, error) {
 		return nil, invalid("not a JSON-RPC message")
 	}
 	req, ok := msg.(*jsonrpc.Request)
-	if ok && req.Method == "tools/call" && req.IsCall() {
-		if bad := p.queue.join(req.ID); bad != nil {
-			return nil, bad
-		}
+	switch {
+	case !ok || !req.IsCall():
+		return msg, nil
+	case req.Method != toolCall:
+		bad = p.queue.pass(req.ID)
+	default:
+		bad = p.queue.join(req.ID)
 		req.Extra = &sdk.RequestExtra{Header: http.Header{callID: {string(head.id)}}}
 	}
+	if bad != nil {
+		return nil, bad
+	}
 	return msg, nil
+}
+
+const toolCall = "tools/call"
+
+// place waits for the place of a request without a turn; its answer ends it.
+func (p *pipe) place(ctx context.Context, msg jsonrpc.Message) error {
+	if req, ok := msg.(*jsonrpc.Request); !ok || !req.IsCall() || req.Method == toolCall {
+		return nil
+	}
+	select {
+	case p.queue.places <- struct{}{}:
+		return nil
+	case <-p.closed:
+		return io.EOF
+	case <-p.ctx.Done():
+		return io.EOF
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // idOf reads a call's id back from its header; see [callID].
@@ -204,7 +229,7 @@ func (p *pipe) Write(_ context.Context, msg jsonrpc.Message) error {
 		}
 		return p.writeLine(data)
 	}
-	defer p.queue.leave(resp.ID)
+	defer p.queue.answer(resp.ID)()
 	b := make([]byte, 0, len(resp.Result)+128)
 	b = append(b, `{"jsonrpc":"2.0","id":`...)
 	b = appendID(b, resp.ID)

@@ -3,17 +3,20 @@ package mcp
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // queue hands out turns in the order in which calls were read. A turn ends when
-// its call's answer was written, or when no answer can come any more.
+// its call's answer was written, or when no answer can come any more. Requests
+// that need no turn, ping or tools/list, only take a place until then.
 type queue struct {
-	mu    sync.Mutex
-	line  []*turn              // waiting and running, oldest first
-	calls map[jsonrpc.ID]*turn // by the id that the client chose
+	mu     sync.Mutex
+	line   []*turn              // waiting and running, oldest first
+	calls  map[jsonrpc.ID]*turn // by the id that the client chose; nil for one without a turn
+	places chan struct{}        // one for each without a turn
 }
 
 // turn is one call's place in the queue.
@@ -22,19 +25,38 @@ type turn struct {
 	open  bool          // ready is closed
 }
 
-func newQueue() *queue { return &queue{calls: map[jsonrpc.ID]*turn{}} }
+func newQueue() *queue {
+	return &queue{calls: map[jsonrpc.ID]*turn{}, places: make(chan struct{}, maxWaiting)}
+}
 
-// maxWaiting bounds the calls that are read and not yet answered.
+// maxWaiting bounds the calls that are read and not yet answered, and the
+// requests without a turn just so.
 const maxWaiting = 1000
+
+var inUse = invalid("the id is in use by a call that is not answered yet")
+
+// pass takes the id of a request that needs no turn. Whoever passes then takes a
+// place, and reads no further until there is one: a client that doesn't read its
+// answers would else fill the memory with them.
+func (q *queue) pass(id jsonrpc.ID) *fault {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, used := q.calls[id]; used {
+		return inUse
+	}
+	q.calls[id] = nil
+	return nil
+}
 
 // join puts the call at the end. An id that is in use by a call that hasn't been
 // answered is refused: nobody could tell two answers under one id apart.
 func (q *queue) join(id jsonrpc.ID) *fault {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	_, used := q.calls[id]
 	switch {
-	case q.calls[id] != nil:
-		return invalid("the id is in use by a call that is not answered yet")
+	case used:
+		return inUse
 	case len(q.line) == maxWaiting:
 		return invalid(fmt.Sprintf("%d calls wait already", maxWaiting))
 	}
@@ -62,20 +84,28 @@ func (q *queue) wait(ctx context.Context, id jsonrpc.ID) error {
 	}
 }
 
-// leave ends the call's turn, wherever it stands in the queue.
-func (q *queue) leave(id jsonrpc.ID) {
+// answer frees an id whose call is about to be answered: who has read the answer
+// may use it again. The function that it returns is called after the writing; it
+// ends the call's turn, wherever it stands in the queue, or gives its place back.
+func (q *queue) answer(id jsonrpc.ID) (written func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t := q.calls[id]
-	if t == nil {
-		return
-	}
+	t, used := q.calls[id]
 	delete(q.calls, id)
-	for i := range q.line {
-		if q.line[i] == t {
-			q.line = append(q.line[:i], q.line[i+1:]...)
-			break
-		}
+	switch {
+	case t != nil:
+		return func() { q.leave(t) }
+	case used:
+		return func() { <-q.places }
+	}
+	return func() {}
+}
+
+func (q *queue) leave(t *turn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.line, t); i >= 0 {
+		q.line = slices.Delete(q.line, i, i+1)
 	}
 	q.advance()
 }

@@ -294,6 +294,66 @@ func TestTooManyWaitingCalls(t *testing.T) {
 	}
 }
 
+// A client that writes and never reads is read no further at some point: its
+// answers would else take all memory.
+func TestAClientThatDoesNotRead(t *testing.T) {
+	c := converse(t, mcp.Config{})
+	c.ask(initialize)
+	const more = 5000
+	sent := make(chan int, more)
+	go func() {
+		defer close(sent)
+		for id := range more {
+			if _, err := fmt.Fprintf(c.in, `{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`+"\n", id); err != nil {
+				return
+			}
+			sent <- id
+		}
+	}()
+	var read int
+	for quiet := time.After(time.Minute); ; {
+		select {
+		case id, going := <-sent:
+			if !going {
+				t.Fatal("all was read without one answer being taken")
+			}
+			read = id
+			continue
+		case <-time.After(2 * time.Second):
+		case <-quiet:
+			t.Fatal("reading goes on and on")
+		}
+		break
+	}
+	t.Logf("%d requests were read", read)
+	for range more {
+		if got := c.next(); at(got, "result", "tools") == nil {
+			t.Fatalf("got %v", got)
+		}
+	}
+}
+
+// An id in use by a tool's call can't be taken by any other request either.
+func TestAnIDInUseByAnother(t *testing.T) {
+	release := make(chan struct{})
+	c := converse(t, mcp.Config{Open: func(context.Context) (mcp.Browser, error) {
+		<-release
+		return nil, errors.New("no box here")
+	}})
+	c.ask(initialize)
+	c.send(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"browser_tabs"}}`)
+	if got := c.ask(`{"jsonrpc":"2.0","id":3,"method":"ping"}`); at(got, "error", "code") != -32600.0 || at(got, "id") != nil {
+		t.Errorf("got %v", got)
+	}
+	close(release)
+	if got := c.next(); at(got, "id") != 3.0 || at(got, "result", "isError") != true {
+		t.Errorf("got %v", got)
+	}
+	if got := c.ask(`{"jsonrpc":"2.0","id":3,"method":"ping"}`); at(got, "result") == nil {
+		t.Errorf("got %v", got)
+	}
+}
+
 // Cancelling a call that waits ends it; the one before it goes on.
 func TestCancelWhileQueued(t *testing.T) {
 	release := make(chan struct{})
