@@ -23,7 +23,6 @@ package corpus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -33,77 +32,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"chaperone/internal/owned/browser"
-	"chaperone/internal/owned/ownedv1"
-	"chaperone/internal/refusal"
 )
-
-// Verdict is what a run says of one vector.
-type Verdict string
-
-const (
-	Contained Verdict = "contained" // arrived in its control, unseen in the box
-	Leaked    Verdict = "leaked"    // seen outside the box
-	Unproven  Verdict = "unproven"  // never arrived in its control: counts as failed
-)
-
-// Row is one vector's result.
-type Row struct {
-	Vector  string  `json:"vector"`
-	Group   string  `json:"group"`
-	Control Control `json:"control"`
-	Arrived string  `json:"arrived"` // how the control saw it; "" where it didn't
-	Seen    string  `json:"seen"`    // how it was seen outside the box; "" where it wasn't
-	Verdict Verdict `json:"verdict"`
-}
-
-// Refusal is one address of another scheme that an agent typed.
-type Refusal struct {
-	URL  string       `json:"url"`
-	Got  refusal.Code `json:"got"`
-	Want refusal.Code `json:"want"`
-}
-
-// Report is the result of a whole run.
-type Report struct {
-	Engine   string    `json:"engine"`
-	Version  string    `json:"version"`
-	Kernel   string    `json:"kernel"`
-	UID      int       `json:"uid"`
-	Started  time.Time `json:"started"`
-	Seconds  float64   `json:"seconds"`
-	Rows     []Row     `json:"rows"`
-	Refusals []Refusal `json:"refusals"`
-	Strays   []string  `json:"strays"` // seen outside the box, of no vector
-}
-
-// Counts are the rows by verdict.
-func (r Report) Counts() (contained, leaked, unproven int) {
-	for _, row := range r.Rows {
-		switch row.Verdict {
-		case Contained:
-			contained++
-		case Leaked:
-			leaked++
-		case Unproven:
-			unproven++
-		}
-	}
-	return contained, leaked, unproven
-}
-
-// OK tells whether every vector was contained, every refusal was the right one
-// and nothing else was seen outside the box.
-func (r Report) OK() bool {
-	contained, leaked, unproven := r.Counts()
-	for _, x := range r.Refusals {
-		if x.Got != x.Want {
-			return false
-		}
-	}
-	return contained > 0 && leaked+unproven+len(r.Strays) == 0
-}
 
 // Config says what is qualified.
 type Config struct {
@@ -337,38 +266,6 @@ func (r *run) tell(v Vector) {
 	if r.Progress != nil {
 		r.Progress(r.done, r.of, v.Name)
 	}
-}
-
-// schemes types addresses of other schemes, and well-formed lies.
-func (s *session) schemes(ctx context.Context) []Refusal {
-	var out []Refusal
-	for _, x := range []Refusal{
-		{URL: "file:///etc/passwd", Want: refusal.BrowserScopeDenied},
-		{URL: "file:///proc/self/environ", Want: refusal.BrowserScopeDenied},
-		{URL: "view-source:file:///etc/passwd", Want: refusal.BrowserScopeDenied},
-		{URL: "view-source:https://in.test/", Want: refusal.BrowserScopeDenied},
-		{URL: "chrome://version", Want: refusal.BrowserScopeDenied},
-		{URL: "chrome://inspect", Want: refusal.BrowserScopeDenied},
-		{URL: "chrome-extension://abcdefghijklmnopabcdefghijklmnop/x", Want: refusal.BrowserScopeDenied},
-		{URL: "devtools://devtools/bundled/inspector.html", Want: refusal.BrowserScopeDenied},
-		{URL: "ftp://in.test/", Want: refusal.BrowserScopeDenied},
-		{URL: "javascript:fetch('https://schemes.out.test/')", Want: refusal.BrowserScopeDenied},
-		{URL: "data:text/html,<img src=https://schemes.out.test/>", Want: refusal.BrowserScopeDenied},
-		{URL: "blob:https://in.test/0a0a", Want: refusal.BrowserScopeDenied},
-		{URL: "about:srcdoc", Want: refusal.BrowserScopeDenied},
-		{URL: "filesystem:https://in.test/temporary/x", Want: refusal.BrowserScopeDenied},
-		{URL: "https://in.test@schemes.out.test/", Want: refusal.BrowserScopeDenied},
-		{URL: `https://in.test\@schemes.out.test/`, Want: refusal.BrowserActionFailed},
-		{URL: "https://", Want: refusal.BrowserActionFailed},
-	} {
-		_, err := s.browser.Do(ctx, ownedv1.Goto{URL: x.URL, TimeoutMS: 5000})
-		var f *browser.Failure
-		if errors.As(err, &f) {
-			x.Got = f.Code
-		}
-		out = append(out, x)
-	}
-	return out
 }
 
 func kernel() string {

@@ -23,18 +23,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/net/dns/dnsmessage"
-)
-
-// The addresses of the corpus' own internet. They look public, since a scope
-// treats special ranges apart, and exist only in a namespace of the corpus.
-var (
-	siteAddr    = netip.MustParseAddr("20.0.0.10")
-	elsewhere   = netip.MustParseAddr("20.0.0.66")
-	nameServer  = netip.MustParseAddr("20.0.0.53")
-	privateAddr = netip.MustParseAddr("10.9.9.9")
-	metadata    = netip.MustParseAddr("169.254.169.254")
 )
 
 // siteHosts are the names that the scope under test allows.
@@ -306,89 +294,4 @@ func (s *sinks) ours(a net.Addr) {
 		s.own[at] = true
 		s.mu.Unlock()
 	}
-}
-
-// resolve is the corpus' name service, the same for proxy, relay and DNS.
-func (s *sinks) resolve(host string) []netip.Addr {
-	switch {
-	case host == "special.in.test":
-		return []netip.Addr{privateAddr}
-	case host == "meta.in.test":
-		return []netip.Addr{metadata}
-	case host == "mixed.in.test":
-		return []netip.Addr{privateAddr, siteAddr}
-	case host == "rebind.in.test":
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.lookups++
-		if s.lookups%2 == 1 {
-			return []netip.Addr{siteAddr}
-		}
-		return []netip.Addr{privateAddr}
-	case host == "in.test":
-		return []netip.Addr{siteAddr}
-	case strings.HasSuffix(host, ".out.test"):
-		return []netip.Addr{elsewhere}
-	case host == "localhost":
-		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}
-	}
-	return nil
-}
-
-// answerNames is the DNS server that the engine without a box would use. Every
-// question is a sighting: in the box there is nobody who could ask one.
-func (s *sinks) answerNames(conn net.PacketConn) {
-	buf := make([]byte, 1500)
-	for {
-		n, from, err := conn.ReadFrom(buf)
-		if err != nil {
-			return
-		}
-		var m dnsmessage.Message
-		if m.Unpack(buf[:n]) != nil || len(m.Questions) == 0 {
-			s.note(sighting{"", "dns, unreadable"})
-			continue
-		}
-		q := m.Questions[0]
-		host := strings.TrimSuffix(strings.ToLower(q.Name.String()), ".")
-		s.note(sighting{strings.TrimSuffix(host, ".out.test"), "dns " + host})
-		m.Response, m.Authoritative = true, true
-		for _, a := range s.resolve(host) {
-			if q.Type == dnsmessage.TypeA && a.Is4() {
-				m.Answers = append(m.Answers, dnsmessage.Resource{
-					Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1},
-					Body:   &dnsmessage.AResource{A: a.As4()},
-				})
-			}
-		}
-		if out, err := m.Pack(); err == nil {
-			_, _ = conn.WriteTo(out, from)
-		}
-	}
-}
-
-// addr is an address that only this vector uses: 20.1.x.y.
-func (v Vector) addr() netip.Addr {
-	return netip.AddrFrom4([4]byte{20, 1, byte(v.index / 250), byte(v.index%250 + 1)})
-}
-
-// hit is the path that names the vector; on the in-scope host of the path corpus
-// it lies under /closed.
-func (v Vector) hit() string {
-	if v.Group == "path" {
-		return "/closed/hit/" + v.Name
-	}
-	return "/hit/" + v.Name
-}
-
-// fill puts the vector's own names into a text.
-func (v Vector) fill(s string) string {
-	if !strings.Contains(s, "{{") {
-		return s
-	}
-	host := v.Name + ".out.test"
-	return strings.NewReplacer(
-		"{{NAME}}", v.Name, "{{OUT}}", "https://"+host, "{{HTTP}}", "http://"+host, "{{WSS}}", "wss://"+host,
-		"{{WS}}", "ws://"+host, "{{HIT}}", v.hit(), "{{ADDR}}", v.addr().String(),
-	).Replace(s)
 }

@@ -1,6 +1,10 @@
 package corpus
 
-import "slices"
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
 
 // Vector is one way in which a page, an agent or a program in the box could try
 // to reach what the scope doesn't allow. Its target carries the vector's name,
@@ -53,6 +57,32 @@ func number(first int, groups ...[]Vector) []Vector {
 		}
 	}
 	return out
+}
+
+// addr is an address that only this vector uses: 20.1.x.y.
+func (v Vector) addr() netip.Addr {
+	return netip.AddrFrom4([4]byte{20, 1, byte(v.index / 250), byte(v.index%250 + 1)})
+}
+
+// hit is the path that names the vector; on the in-scope host of the path corpus
+// it lies under /closed.
+func (v Vector) hit() string {
+	if v.Group == "path" {
+		return "/closed/hit/" + v.Name
+	}
+	return "/hit/" + v.Name
+}
+
+// fill puts the vector's own names into a text.
+func (v Vector) fill(s string) string {
+	if !strings.Contains(s, "{{") {
+		return s
+	}
+	host := v.Name + ".out.test"
+	return strings.NewReplacer(
+		"{{NAME}}", v.Name, "{{OUT}}", "https://"+host, "{{HTTP}}", "http://"+host, "{{WSS}}", "wss://"+host,
+		"{{WS}}", "ws://"+host, "{{HIT}}", v.hit(), "{{ADDR}}", v.addr().String(),
+	).Replace(s)
 }
 
 const addHead = `const add = (tag, attrs) => { const e = document.createElement(tag); for (const k in attrs) e.setAttribute(k, attrs[k]); document.body.append(e); return e };`
