@@ -13,6 +13,10 @@ const maxFile = 1 << 20
 // maxDepth bounds nesting: a scope needs three levels, a roe.json a few more.
 const maxDepth = 16
 
+// maxRules bounds allow and deny each. That none stands over another is compared
+// pair by pair.
+const maxRules = 5000
+
 // kind is what a node of a document is.
 type kind string
 
@@ -48,6 +52,9 @@ func document(name string, data []byte) (*node, error) {
 	whole := func(msg string) error { return &Error{File: name, Msg: msg} }
 	if len(data) > maxFile {
 		return nil, whole(fmt.Sprintf("larger than %d bytes", maxFile))
+	}
+	if rest, marked := bytes.CutPrefix(data, []byte("\xef\xbb\xbf")); marked {
+		data = rest // some editors begin every file with a byte order mark
 	}
 	if strings.HasSuffix(name, ".json") || jsonish(data) {
 		return readJSON(name, data)

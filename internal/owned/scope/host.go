@@ -49,6 +49,9 @@ func asciiHost(host string) (string, error) {
 	if ascii && !strings.HasPrefix(lower, "xn--") && !strings.Contains(lower, ".xn--") {
 		return lower, nil
 	}
+	if !utf8.ValidString(host) { // idna would read each bad byte as U+FFFD
+		return "", malformed("the host isn't UTF-8")
+	}
 	if strings.ContainsRune(host, '%') {
 		return "", malformed("a percent sign in the host")
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -20,7 +21,7 @@ func FromHosts(engagement string, hosts ...string) (*Scope, error) {
 	for _, text := range hosts {
 		r, err := hostRule(text)
 		if err != nil {
-			return nil, &Error{File: name, Key: text, Msg: err.Error()}
+			return nil, &Error{File: name, Key: strings.Trim(strconv.QuoteToGraphic(text[:min(len(text), maxHost)]), `"`), Msg: err.Error()}
 		}
 		r.index = len(s.allow)
 		// The same host twice is no mistake on a command line.

@@ -18,7 +18,7 @@ func jsonish(data []byte) bool {
 func readJSON(name string, data []byte) (*node, error) {
 	// Duplicate names are found below, where their place is known.
 	d := jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowDuplicateNames(true))
-	r := jsonReader{name, data, d}
+	r := &jsonReader{name: name, data: data, d: d}
 	n, err := r.value(0)
 	if err != nil {
 		return nil, err
@@ -33,23 +33,34 @@ type jsonReader struct {
 	name string
 	data []byte
 	d    *jsontext.Decoder
+	last struct{ offset, line, column int } // what place counted up to, from 0
 }
 
-// place turns a byte offset into a line and a column in characters.
-func (r jsonReader) place(offset int64) (line, column int) {
-	before := r.data[:min(int(offset), len(r.data))]
-	start := bytes.LastIndexByte(before, '\n') + 1
-	return bytes.Count(before, []byte("\n")) + 1, len([]rune(string(before[start:]))) + 1
+// place turns a byte offset into a line and a column in characters. Offsets rise,
+// so it counts on from the last one.
+func (r *jsonReader) place(offset int64) (line, column int) {
+	to := min(int(offset), len(r.data))
+	if to < r.last.offset {
+		r.last.offset, r.last.line, r.last.column = 0, 0, 0
+	}
+	for _, c := range string(r.data[r.last.offset:to]) {
+		r.last.column++
+		if c == '\n' {
+			r.last.line, r.last.column = r.last.line+1, 0
+		}
+	}
+	r.last.offset = to
+	return r.last.line + 1, r.last.column + 1
 }
 
-func (r jsonReader) fail(offset int64, key, msg string) error {
+func (r *jsonReader) fail(offset int64, key, msg string) error {
 	line, column := r.place(offset)
 	return &Error{File: r.name, Line: line, Column: column, Key: key, Msg: msg}
 }
 
 // start is where the next token begins: the decoder stands behind the last one,
 // before commas, colons and white space.
-func (r jsonReader) start() int64 {
+func (r *jsonReader) start() int64 {
 	at := int(r.d.InputOffset())
 	for at < len(r.data) && bytes.IndexByte([]byte(" \t\r\n,:"), r.data[at]) >= 0 {
 		at++
@@ -57,7 +68,7 @@ func (r jsonReader) start() int64 {
 	return int64(at)
 }
 
-func (r jsonReader) value(depth int) (*node, error) {
+func (r *jsonReader) value(depth int) (*node, error) {
 	at := r.start()
 	if depth > maxDepth {
 		return nil, r.fail(at, "", "nested too deep")
@@ -87,7 +98,7 @@ func (r jsonReader) value(depth int) (*node, error) {
 	return n, err
 }
 
-func (r jsonReader) object(n *node, depth int) error {
+func (r *jsonReader) object(n *node, depth int) error {
 	for r.d.PeekKind() == '"' {
 		at := r.start()
 		key, err := r.value(depth + 1)
@@ -106,7 +117,7 @@ func (r jsonReader) object(n *node, depth int) error {
 	return r.end()
 }
 
-func (r jsonReader) list(n *node, depth int) error {
+func (r *jsonReader) list(n *node, depth int) error {
 	for k := r.d.PeekKind(); k != ']' && k > 0; k = r.d.PeekKind() {
 		item, err := r.value(depth + 1)
 		if err != nil {
@@ -118,7 +129,7 @@ func (r jsonReader) list(n *node, depth int) error {
 }
 
 // end reads the closing bracket, or finds what stands in its place.
-func (r jsonReader) end() error {
+func (r *jsonReader) end() error {
 	at := r.start()
 	if _, err := r.d.ReadToken(); err != nil {
 		return r.fail(at, "", "not JSON: "+reason(err))

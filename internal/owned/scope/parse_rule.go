@@ -18,6 +18,10 @@ func (r *reader) rules(f field) []rule {
 	if !r.want(f.value, f.key, aList) {
 		return nil
 	}
+	if len(f.value.items) > maxRules {
+		r.fail(f.value.items[maxRules], fmt.Sprintf("%s[%d]", f.key, maxRules), "a scope has at most %d rules to allow and as many to deny; *.NAME and a cidr stand for many hosts", maxRules)
+		return nil
+	}
 	list := make([]rule, 0, len(f.value.items))
 	for i, item := range f.value.items {
 		list = append(list, r.rule(item, f.key, i))

@@ -18,6 +18,9 @@ func readYAML(name string, data []byte) (n *node, err error) {
 			n, err = nil, &Error{File: name, Msg: "not YAML"}
 		}
 	}()
+	if line, column := tooDeep(data); line > 0 {
+		return nil, &Error{File: name, Line: line, Column: column, Msg: "nested too deep"}
+	}
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		return nil, yamlError(name, err)
@@ -37,6 +40,37 @@ func readYAML(name string, data []byte) (n *node, err error) {
 		return nil, &Error{File: name, Line: 1, Column: 1, Msg: "empty; it needs at least `engagement: NAME` and what to allow"}
 	}
 	return yamlNode(name, body, 0)
+}
+
+// tooDeep finds where brackets or the dashes of one line nest deeper than any
+// scope: the parser's time grows by the square of that, and its stack with it.
+// Brackets inside of strings count too, so the bound is far above maxDepth.
+func tooDeep(data []byte) (line, column int) {
+	const bound = 16 * maxDepth
+	brackets, leading := 0, 0
+	line = 1
+	for _, c := range data {
+		column++
+		switch c {
+		case '\n':
+			line, column, leading = line+1, 0, 0
+		case '[', '{':
+			brackets++
+		case ']', '}':
+			brackets = max(0, brackets-1)
+		case '-', '?':
+			if leading >= 0 {
+				leading++
+			}
+		case ' ':
+		default:
+			leading = -1 // no longer at the line's beginning
+		}
+		if brackets > bound || leading > bound {
+			return line, column
+		}
+	}
+	return 0, 0
 }
 
 // yamlError keeps the place and the first line of a syntax error.
