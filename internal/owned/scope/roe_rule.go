@@ -34,7 +34,10 @@ func (r *reader) roeRules(n *node, key, list string, rules []rule) []rule {
 			r.fail(target, at, "%v", err)
 			return rules
 		}
-		out.index = len(rules)
+		if out.index = len(rules); out.index == maxRules {
+			r.fail(target, at, "a scope has at most %d rules to allow and as many to deny; *.NAME and a cidr stand for many hosts", maxRules)
+			return rules
+		}
 		if !slices.ContainsFunc(rules, func(earlier rule) bool { return earlier.covers(&out) }) {
 			rules = append(rules, out)
 		}
