@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -27,7 +28,7 @@ func (db *DB) openSQLite(ctx context.Context, path string, migrate bool) error {
 	}
 	db.path = path
 	if err := prepareFile(path); err != nil {
-		return err
+		return fmt.Errorf("database %s: %w", path, db.explain(err))
 	}
 	if err := db.openWriter(ctx, migrate); err != nil {
 		return fmt.Errorf("database %s: %w", path, err)
@@ -51,7 +52,7 @@ func (db *DB) openWriter(ctx context.Context, migrate bool) (err error) {
 		}
 	}()
 	if w.turn, err = openTurn(db.path + "-turn"); err != nil {
-		return err
+		return db.explain(err)
 	}
 	// A commit syncs the data; the file's times may wait.
 	if _, err := sqlite.Fdatasync(true); err != nil && !errors.Is(err, sqlite.ErrFdatasyncUnavailable) {
@@ -163,10 +164,12 @@ func prepareFile(path string) error {
 	}
 	info, err := os.Stat(path)
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("it is a symlink that leads nowhere; remove it, or name another file with --database or --home")
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("database %s is no regular file", path)
+		return errors.New("it is no regular file; name another with --database or --home")
 	case info.Mode().Perm()&0o077 != 0:
 		return os.Chmod(path, 0o600)
 	}
@@ -181,6 +184,23 @@ func isBusy(err error) bool {
 func isForeign(err error) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	return ok && (e.Code()&0xff == sqlite3.SQLITE_NOTADB || e.Code()&0xff == sqlite3.SQLITE_CORRUPT)
+}
+
+// isUnwritable tells of a full or broken disk and of a file or folder that this
+// process may not write. A log in WAL mode has to be writable to be read.
+func isUnwritable(err error) bool {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSPC) {
+		return true
+	}
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return false
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+		return true
+	}
+	return false
 }
 
 func lacksTable(err error) bool {

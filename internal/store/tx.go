@@ -177,7 +177,9 @@ func (db *DB) explain(err error) error {
 	case db.older && (lacksTable(err) || lacksPostgresTable(err)):
 		return fmt.Errorf("%w: the database was made by an older version (%v); run `chaperone serve` once, it migrates", refusal.OlderDatabase, err)
 	case isForeign(err):
-		return fmt.Errorf("%s is damaged or no SQLite database: %w", db.path, err)
+		return fmt.Errorf("%w: %s is damaged or no SQLite database (%w); put a good copy back, or name another file with --database or --home", refusal.Tampered, db.path, err)
+	case isUnwritable(err):
+		return fmt.Errorf("%s can't be written (%w): make room on its disk and let its folder be written, or name another file with --database or --home", db.path, err)
 	}
 	return err
 }

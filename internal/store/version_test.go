@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -77,4 +79,32 @@ func TestAnotherProgramsDatabaseIsRefused(t *testing.T) {
 		t.Errorf("got %v, want it refused", err)
 	}
 	script(t, path, "insert into music values ('y')")
+}
+
+// What can't be used is told with what to do about it, and is left as it was.
+func TestUnusableFilesAreToldWithTheirRemedy(t *testing.T) {
+	dir := t.TempDir()
+	garbage, link := filepath.Join(dir, "garbage"), filepath.Join(dir, "link")
+	junk := []byte(strings.Repeat("no database at all ", 500))
+	if err := errors.Join(os.WriteFile(garbage, junk, 0o600), os.Symlink(filepath.Join(dir, "nowhere"), link)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		garbage: "put a good copy back", link: "a symlink that leads nowhere", dir: "no regular file",
+		"/sys/x.db": "let its folder be written",
+	} {
+		_, err := store.Open(context.Background(), path, store.Options{})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--database") || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v, want it to name the path, --database and %q", path, err, want)
+		}
+		if got, want := errors.Is(err, refusal.Tampered), path == garbage; got != want {
+			t.Errorf("%s: tampered is %v, want %v", path, got, want)
+		}
+	}
+	if left, err := os.ReadFile(garbage); err != nil || string(left) != string(junk) {
+		t.Errorf("the file that is no database was changed: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("where the link leads something was made: %v", err)
+	}
 }
