@@ -17,7 +17,7 @@ var floors = []struct{ name, packages string }{
 	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client internal/owned/corpus"},
 	{"surface", "internal/surface/runsock internal/surface/mcp"},
 	{"composition", "cmd/chaperone"},
-	{"test kit", "internal/storetest internal/sitetest internal/floors"},
+	{"test kit", "internal/storetest internal/sitetest internal/leaktest internal/floors"},
 }
 
 // siblings are the imports allowed within one floor: "importer" -> "imported…".

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+
+	"chaperone/internal/leaktest"
 )
 
 // roleVariable names the role that a copy of the test program plays.
@@ -22,7 +24,7 @@ type Role func(args []string) error
 func Main(m *testing.M, roles map[string]Role) {
 	name := os.Getenv(roleVariable)
 	if name == "" {
-		os.Exit(m.Run())
+		os.Exit(leaktest.Check(m.Run()))
 	}
 	if err := roles[name](os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, name+":", err)

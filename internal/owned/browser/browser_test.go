@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"chaperone/internal/leaktest"
 	"chaperone/internal/owned/browser"
 	"chaperone/internal/owned/jail"
 	"chaperone/internal/owned/ownedv1"
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	os.Exit(code)
+	os.Exit(leaktest.Check(code))
 }
 
 // common is the browser that most tests share, one after another.

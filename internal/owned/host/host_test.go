@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"chaperone/internal/audit"
+	"chaperone/internal/leaktest"
 	"chaperone/internal/owned/browser"
 	"chaperone/internal/owned/host"
 	"chaperone/internal/owned/jail"
@@ -34,7 +35,7 @@ import (
 
 func TestMain(m *testing.M) {
 	jail.Init()
-	os.Exit(m.Run())
+	os.Exit(leaktest.Check(m.Run()))
 }
 
 // world is a site, a scope that allows it, and a ledger.

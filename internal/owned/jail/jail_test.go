@@ -15,6 +15,7 @@ import (
 	"time"
 	"unsafe"
 
+	"chaperone/internal/leaktest"
 	"chaperone/internal/owned/jail"
 	"chaperone/internal/refusal"
 
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
-	os.Exit(m.Run())
+	os.Exit(leaktest.Check(m.Run()))
 }
 
 // flags are Chromium's, as the browser package has them in essence.

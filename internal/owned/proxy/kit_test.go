@@ -24,28 +24,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"chaperone/internal/leaktest"
 	"chaperone/internal/owned/proxy"
 	"chaperone/internal/owned/scope"
 )
 
 // TestMain fails if anything still runs at the end. A site of the tests lingers
 // for half a second over a connection that it has refused.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	var left error
-	for range 20 {
-		if left = goleak.Find(); left == nil {
-			break
-		}
-	}
-	if code == 0 && left != nil {
-		fmt.Fprintln(os.Stderr, left)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
 
 // world is what lies outside of one proxy: names, sites, and what was recorded.
 type world struct {

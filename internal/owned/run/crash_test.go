@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"chaperone/internal/audit"
+	"chaperone/internal/leaktest"
 	"chaperone/internal/owned/run"
 	"chaperone/internal/refusal"
 	"chaperone/internal/store"
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 	if url, ok := os.LookupEnv("RUN_TEST_HOLD"); ok {
 		hold(url)
 	}
-	os.Exit(m.Run())
+	os.Exit(leaktest.Check(m.Run()))
 }
 
 // hold begins and settles actions for ever, and tells each step once it is done.

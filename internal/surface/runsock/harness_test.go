@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"chaperone/internal/leaktest"
 	"chaperone/internal/owned/ownedv1"
 )
 
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
-	os.Exit(code)
+	os.Exit(leaktest.Check(code))
 }
 
 func inWorkshop(m *testing.M) (_ int, err error) {
