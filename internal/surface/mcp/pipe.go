@@ -132,7 +132,7 @@ func (p *pipe) Read(ctx context.Context) (jsonrpc.Message, error) {
 		case !errors.As(err, &bad):
 			return nil, err
 		}
-		if err := p.reject(nil, bad); err != nil {
+		if err := p.reject(bad.id, bad); err != nil {
 			return nil, err
 		}
 	}
@@ -148,6 +148,7 @@ func (p *pipe) decode(next line) (jsonrpc.Message, error) {
 	}
 	head, bad := read(next.data)
 	if bad != nil {
+		bad.id = p.queue.asker(next.data)
 		return nil, bad
 	}
 	msg, err := jsonrpc.DecodeMessage(next.data)
@@ -198,11 +199,7 @@ func idOf(extra *sdk.RequestExtra) jsonrpc.ID {
 	if len(raw) != 1 {
 		return jsonrpc.ID{}
 	}
-	var value any
-	if json.Unmarshal([]byte(raw[0]), &value) != nil {
-		return jsonrpc.ID{}
-	}
-	id, err := jsonrpc.MakeID(value)
+	id, err := readID([]byte(raw[0]))
 	if err != nil {
 		return jsonrpc.ID{}
 	}

@@ -376,3 +376,24 @@ func TestCancelWhileQueued(t *testing.T) {
 		}
 	}
 }
+
+// A refused line whose sender is plain is answered under its id: a client would
+// wait for ever for an answer without one.
+func TestCaseRefusedLineNamesItsCall(t *testing.T) {
+	c := converse(t, mcp.Config{})
+	c.ask(initialize)
+	for line, id := range map[string]any{
+		`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"browser_type","arguments":{"text":"\ud83d"}}}`: 7.0,
+		"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"ping\",\"params\":{\"x\":\"\xff\"}}":                            "a",
+		`{"jsonrpc":"2.0","id":8,"method":"ping","params":{"x":1,"x":2}}`:                                               8.0,
+		`{"jsonrpc":"2.0","id":9,"method":"ping","params":{"x":9007199254740993}}`:                                      9.0,
+		`{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`:                                                               nil,
+		`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`:                                                                    nil,
+		`{"jsonrpc":"2.0","id":10,"method":"ping"`:                                                                      nil,
+	} {
+		got := c.ask(line)
+		if at(got, "id") != id || at(got, "error") == nil {
+			t.Errorf("%.90s\nwas answered %v, want the id %v", line, got, id)
+		}
+	}
+}

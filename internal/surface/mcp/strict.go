@@ -28,12 +28,13 @@ type envelope struct {
 type fault struct {
 	code int64 // of JSON-RPC
 	text string
+	id   jsontext.Value // of the request that it was to be; nil where that isn't plain
 }
 
 func (f *fault) Error() string { return f.text }
 
 func invalid(text string) *fault {
-	return &fault{jsonrpc.CodeInvalidRequest, "invalid request: " + text}
+	return &fault{code: jsonrpc.CodeInvalidRequest, text: "invalid request: " + text}
 }
 
 // read checks one line. The SDK alone would take the last of two equal keys,
@@ -142,13 +143,13 @@ func plain(number string) bool {
 // parseFault words a syntax error by its kind and place only: the decoder's own
 // text quotes the input.
 func parseFault(err error) *fault {
-	kind := "not valid JSON"
+	kind := "not valid JSON (strings are whole Unicode: no half of a surrogate pair)"
 	if errors.Is(err, jsontext.ErrDuplicateName) {
 		kind = "a key stands twice"
 	}
 	var syntax *jsontext.SyntacticError
 	if errors.As(err, &syntax) {
-		return &fault{jsonrpc.CodeParseError, fmt.Sprintf("parse error at byte %d: %s", syntax.ByteOffset, kind)}
+		return &fault{code: jsonrpc.CodeParseError, text: fmt.Sprintf("parse error at byte %d: %s", syntax.ByteOffset, kind)}
 	}
-	return &fault{jsonrpc.CodeParseError, "parse error: " + kind}
+	return &fault{code: jsonrpc.CodeParseError, text: "parse error: " + kind}
 }
