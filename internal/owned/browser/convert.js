@@ -74,5 +74,6 @@ function (limit) {
   };
   const value = typeof this === 'function' ? this() : this;
   const later = value !== null && typeof value === 'object' && typeof value.then === 'function';
-  return later ? value.then((v) => settle(v)) : settle(value);
+  // A thenable's own then may answer nothing: await it, never rely on its result.
+  return later ? (async () => settle(await value))() : settle(value);
 }

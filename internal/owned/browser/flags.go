@@ -40,7 +40,7 @@ func Flags(proxyAddr, spki string) []string {
 		"--disable-quic", "--disable-notifications", "--disable-print-preview",
 		// Pages of tabs that aren't active go on at full speed: an agent waits for them.
 		"--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows",
-		"--disable-renderer-backgrounding",
+		"--disable-renderer-backgrounding", "--disable-hang-monitor",
 		"--webrtc-ip-handling-policy=disable_non_proxied_udp",
 		// Without <-loopback> loopback and link-local, so cloud metadata, would bypass the proxy.
 		"--proxy-server=http://" + proxyAddr, "--proxy-bypass-list=<-loopback>",

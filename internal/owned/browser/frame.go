@@ -94,6 +94,10 @@ func frameNavigated(s *session, e page.EventFrameNavigated) {
 	}
 	f.s, f.name, f.loader, f.world = s, e.Frame.Name, e.Frame.LoaderID, ""
 	f.url, f.failed = e.Frame.URL+e.Frame.URLFragment, e.Frame.UnreachableURL != ""
+	if f == t.main() && t.replaced != nil {
+		t.replaced()
+	}
+	f.arrived(e.Frame.LoaderID)
 	f.settled(e.Frame.LoaderID)
 	s.b.wake()
 }

@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"errors"
 	neturl "net/url"
 	"strings"
 	"time"
@@ -57,9 +58,30 @@ func goTo(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	started, downloads := time.Now(), on.b.downloadCount()
+	return on.visit(ctx, t, url)
+}
+
+// visit goes there, and once more where the page that it leaves went elsewhere by
+// itself in the same moment: a page that reloads for ever can be left too.
+func (on *act) visit(ctx context.Context, t *tab, url string) (any, error) {
+	for range overtakings {
+		r, err := on.navigate(ctx, t, url)
+		if !errors.Is(err, errOvertaken) {
+			return r, err
+		}
+		// Loading nothing wins that race more easily.
+		t.s.post(page.StopLoading.Method, nil)
+		if _, err := on.navigate(ctx, t, blankURL); err != nil && !errors.Is(err, errOvertaken) {
+			return nil, err
+		}
+	}
+	return nil, failed(refusal.Failed, "the page that was left goes elsewhere by itself each time; use another tab")
+}
+
+func (on *act) navigate(ctx context.Context, t *tab, url string) (any, error) {
+	started, downloads, leaving := time.Now(), on.b.downloadCount(), t.leaving()
 	on.sent = true
-	to, err := cdp.Call(ctx, t.s, page.Navigate, page.NavigateParams{URL: url})
+	to, err := t.leave(ctx, url)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +98,10 @@ func goTo(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 		on.b.awaitDownload(ctx, downloads)
 		t.settleDownloads(ctx, started)
 		return nil, failed(refusal.Failed, "it is a download, not a page")
+	case to.ErrorText == aborted && t.answered(to.LoaderID) != 0:
+		return nil, failed(refusal.Failed, "the site answered %d, which has no page; the tab stays where it was", t.answered(to.LoaderID))
+	case to.ErrorText == aborted && (leaving || t.elsewhere(ctx, to.LoaderID, started)):
+		return nil, errOvertaken
 	case to.ErrorText != "":
 		return nil, failed(refusal.Failed, "%s", to.ErrorText)
 	}
@@ -84,6 +110,9 @@ func goTo(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 	}
 	if d, found := t.deniedDuring(to.LoaderID); found {
 		return nil, denied(d)
+	}
+	if err := t.unrivalled(ctx, to.LoaderID); err != nil {
+		return nil, err
 	}
 	r, err := t.whereabouts(ctx)
 	if to.LoaderID == "" { // the same document: nothing was fetched
@@ -107,7 +136,7 @@ func (t *tab) loaded(ctx context.Context, loader cdp.LoaderID) error {
 	committed := false
 	return t.b.until(ctx, func() bool {
 		f := t.main()
-		committed = committed || f.loader == loader
+		committed = committed || f.hasShown(loader)
 		return committed && f.complete()
 	})
 }

@@ -130,6 +130,20 @@ func (t *tab) mainFrame() (*frame, error) {
 	return nil, failed(refusal.TabGone, "the tab is gone")
 }
 
+// anew looks at the page again for as long as its document goes away under the
+// look.
+func (t *tab) anew(ctx context.Context, look func() error) error {
+	for {
+		err := look()
+		if !errors.Is(err, errDestroyed) {
+			return err
+		}
+		if err := t.reborn(ctx); err != nil {
+			return err
+		}
+	}
+}
+
 // reborn waits until a main document that went away has a successor to ask.
 func (t *tab) reborn(ctx context.Context) error {
 	main, err := t.mainFrame()

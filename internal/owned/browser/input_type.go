@@ -78,9 +78,7 @@ func (on *act) fill(ctx context.Context, t *tab, watch *navigationWatch, selecto
 	case !v.OK:
 		return untaken(v)
 	case v.Reformatted:
-		on.b.mu.Lock()
-		on.b.notes.Reformatted = true
-		on.b.mu.Unlock()
+		on.reformatted = true
 	}
 	if !split {
 		return nil

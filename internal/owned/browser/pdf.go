@@ -24,8 +24,12 @@ func printPDF(ctx context.Context, on *act, _ ownedv1.Action) (any, error) {
 		return nil, err
 	}
 	yes := true
-	r, err := cdp.Call(ctx, t.s, page.PrintToPDF, page.PrintToPDFParams{
-		PrintBackground: &yes, PreferCSSPageSize: &yes, TransferMode: page.PrintToPDFTransferModeReturnAsStream,
+	var r page.PrintToPDFResult
+	err = t.drawn(ctx, func(ctx context.Context) (err error) {
+		r, err = cdp.Call(ctx, t.s, page.PrintToPDF, page.PrintToPDFParams{
+			PrintBackground: &yes, PreferCSSPageSize: &yes, TransferMode: page.PrintToPDFTransferModeReturnAsStream,
+		})
+		return err
 	})
 	if err != nil {
 		return nil, err

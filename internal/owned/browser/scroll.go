@@ -15,7 +15,11 @@ func scroll(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 	}
 	p := a.(ownedv1.Scroll)
 	on.sent = true
-	if _, err := t.callIn(ctx, t.frameOf(""), `(dx, dy) => lib.scroll(dx, dy)`, p.DX, p.DY); err != nil {
+	err = t.anew(ctx, func() error { // a document that has just come hasn't moved
+		_, err := t.callIn(ctx, t.frameOf(""), `(dx, dy) => lib.scroll(dx, dy)`, p.DX, p.DY)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	return ownedv1.ScrollResult{Scrolled: ownedv1.Delta{DX: p.DX, DY: p.DY}, URL: t.url()}, nil

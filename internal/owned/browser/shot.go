@@ -3,6 +3,7 @@ package browser
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -27,7 +28,8 @@ func screenshot(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if on.fonts, err = t.fontsPending(ctx); err != nil {
+	on.fonts, err = t.fontsPending(ctx)
+	if err != nil && !errors.Is(err, errDestroyed) { // the next document is shot as it comes
 		return nil, err
 	}
 	fast := true
@@ -49,7 +51,7 @@ func screenshot(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 func (on *act) capture(ctx context.Context, t *tab, shot page.CaptureScreenshotParams) ([]byte, error) {
 	limit := on.b.resultLimit() - 100
 	for {
-		r, err := cdp.Call(ctx, t.s, page.CaptureScreenshot, shot)
+		r, err := t.shoot(ctx, shot)
 		if err != nil {
 			return nil, err
 		}
@@ -61,6 +63,50 @@ func (on *act) capture(ctx context.Context, t *tab, shot page.CaptureScreenshotP
 		}
 		shot.OptimizeForSpeed = nil
 	}
+}
+
+// shoot takes one shot.
+func (t *tab) shoot(ctx context.Context, shot page.CaptureScreenshotParams) (r page.CaptureScreenshotResult, err error) {
+	err = t.drawn(ctx, func(ctx context.Context) (err error) {
+		r, err = cdp.Call(ctx, t.s, page.CaptureScreenshot, shot)
+		return err
+	})
+	return r, err
+}
+
+// redraws is how often the engine is asked for a picture that it refuses: it has
+// none of a document that has just come.
+const redraws = 5
+
+// drawn asks for a picture of the page, and anew for its successor's where the
+// document is replaced meanwhile: the engine may then never answer.
+func (t *tab) drawn(ctx context.Context, draw func(context.Context) error) error {
+	for tries := 0; ; {
+		once, cancel := context.WithCancelCause(ctx)
+		t.onReplaced(func() { cancel(errDestroyed) })
+		err := draw(once)
+		t.onReplaced(nil)
+		cancel(nil)
+		var refused *protocolError
+		switch {
+		case errors.Is(err, errDestroyed):
+			continue
+		case errors.As(err, &refused) && tries < redraws:
+			tries++
+			if err := t.frameTime(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		return err
+	}
+}
+
+// onReplaced sets what is done when the main document is replaced.
+func (t *tab) onReplaced(f func()) {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	t.replaced = f
 }
 
 // fontsPending waits a moment for fonts and tells whether some still load.

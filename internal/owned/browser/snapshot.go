@@ -43,15 +43,12 @@ func snapshot(ctx context.Context, on *act, a ownedv1.Action) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		r, err := t.outline(ctx, p.Interactive, limit, p.After)
-		if !errors.Is(err, errDestroyed) {
-			return r, err
-		}
-		if err := t.reborn(ctx); err != nil {
-			return nil, err
-		}
-	}
+	var r SnapshotResult
+	err = t.anew(ctx, func() (err error) {
+		r, err = t.outline(ctx, p.Interactive, limit, p.After)
+		return err
+	})
+	return r, err
 }
 
 // outline joins the main frame's outline and those of the frames that its world

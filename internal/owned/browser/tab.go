@@ -34,8 +34,9 @@ type tab struct {
 	heading  heading  // of its main frame's last navigation
 	denials  []denial // of navigations of its main frame, the last few
 	opener   target.ID
-	acting   *act // that stands on this tab
-	stopping bool // its requests fail
+	acting   *act   // that stands on this tab
+	stopping bool   // its requests fail
+	replaced func() // told when its main document is; nil: nobody waits
 }
 
 // frame is one frame of a tab, wherever it is rendered.
@@ -52,6 +53,7 @@ type frame struct {
 	failed  bool         // its document is an error page of the engine
 	world   string       // unique id of our isolated world, once made
 	nav     *navigation  // under way; nil: none
+	shown   []arrival    // its last documents, the oldest first
 	answer  response     // to its last navigation
 	owed    bool         // a navigation ended as a download that isn't announced yet
 }

@@ -206,6 +206,9 @@ func describe(n browser.Notes) string {
 		}
 		note("blocked: %s", strings.Join(hosts, ", "))
 	}
+	if n.Reformatted {
+		note("the page changed how it is written")
+	}
 	if n.FontsPending {
 		note("fonts still loading")
 	}

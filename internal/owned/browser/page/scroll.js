@@ -1,7 +1,8 @@
 // Scrolls what a wheel at the viewport's centre would: the innermost box there that
 // can still move, else the document. 'instant' overrides a page's smooth scrolling,
 // which would still be on its way. Its scroll events have been sent on return.
-lib.scroll = (dx, dy) => {
+lib.scroll = async (dx, dy) => {
+  while (!document.documentElement) await new Promise((done) => setTimeout(done, 5)); // it has just come
   const moved = (box) => {
     const { scrollLeft, scrollTop } = box;
     box.scrollBy({ left: dx, top: dy, behavior: 'instant' });
