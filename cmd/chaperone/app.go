@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"chaperone/internal/refusal"
 )
@@ -38,10 +39,12 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// exit wraps err so that the process ends with code.
+// exit wraps err so that the process ends with code. A code that was chosen
+// already stands.
 func exit(code int, err error) error {
-	if err == nil {
-		return nil
+	var chosen *exitError
+	if err == nil || errors.As(err, &chosen) {
+		return err
 	}
 	return &exitError{code, err}
 }
@@ -74,7 +77,12 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	err := root.ExecuteContext(ctx)
-	if err != nil && err.Error() != "" {
+	if out, ok := a.stdout.(*output); ok && err == nil {
+		err = out.lost() // results that nobody got are no success
+	}
+	switch {
+	case errors.Is(err, syscall.EPIPE): // whoever read our output has left, and knows
+	case err != nil && err.Error() != "":
 		fmt.Fprintln(a.stderr, "chaperone:", err)
 	}
 	return exitCode(err)

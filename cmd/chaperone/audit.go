@@ -60,7 +60,8 @@ func (p auditPlaces) open(ctx context.Context) (*store.DB, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !strings.Contains(p.url, "://") {
 		return nil, exit(exitVerification, fmt.Errorf("nothing verified: there is no database at %s: %w", path, refusal.NothingVerified))
 	}
-	return store.Open(ctx, p.url, store.Options{})
+	db, err := store.Open(ctx, p.url, store.Options{})
+	return db, tampered(err)
 }
 
 func (p auditPlaces) verifyOptions(keys []string) audit.VerifyOptions {
@@ -86,7 +87,7 @@ func newAuditVerifyCmd(a *app) *cobra.Command {
 			var report *audit.Report
 			var err error
 			if export != "" {
-				report, err = verifyExport(export, keys)
+				report, err = verifyExport(cmd.Context(), export, keys)
 			} else {
 				report, err = a.verifyHome(cmd.Context(), tenant, keys)
 			}
@@ -105,17 +106,32 @@ func newAuditVerifyCmd(a *app) *cobra.Command {
 	return cmd
 }
 
-func verifyExport(path string, keys []string) (*audit.Report, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, exit(exitUsage, err)
+// verifyExport ends with ctx and leaves its reading behind then; see input.
+func verifyExport(ctx context.Context, path string, keys []string) (*audit.Report, error) {
+	type outcome struct {
+		report *audit.Report
+		err    error
 	}
-	defer file.Close()
-	report, err := audit.VerifyExport(file, keys...)
-	if err != nil {
-		return nil, exit(exitUsage, fmt.Errorf("%s: %w", path, err))
+	done := make(chan outcome, 1)
+	go func() {
+		file, err := os.Open(path)
+		if err != nil {
+			done <- outcome{nil, err}
+			return
+		}
+		defer file.Close()
+		report, err := audit.VerifyExport(file, keys...)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+		done <- outcome{report, err}
+	}()
+	select {
+	case o := <-done:
+		return o.report, exit(exitUsage, o.err)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("told to end while reading %s", path)
 	}
-	return report, nil
 }
 
 func (a *app) verifyHome(ctx context.Context, tenant string, keys []string) (report *audit.Report, err error) {

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,11 +61,11 @@ A selector may be a reference of a snapshot: click=ref=e12.`,
 }
 
 func (r *browseRun) run(ctx context.Context, args []string) (err error) {
-	steps, err := r.steps(args)
+	steps, err := r.steps(ctx, args)
 	if err != nil {
 		return exit(exitUsage, err)
 	}
-	s, err := r.read()
+	s, err := r.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -93,7 +92,7 @@ func (r *browseRun) run(ctx context.Context, args []string) (err error) {
 }
 
 // steps reads the steps from the arguments or from --steps.
-func (r *browseRun) steps(args []string) ([]step, error) {
+func (r *browseRun) steps(ctx context.Context, args []string) ([]step, error) {
 	switch {
 	case r.stepsFile != "" && len(args) > 0:
 		return nil, errors.New("give steps as arguments or --steps FILE, not both")
@@ -102,7 +101,7 @@ func (r *browseRun) steps(args []string) ([]step, error) {
 	case r.stepsFile == "":
 		return parseSteps(args)
 	}
-	data, err := r.readStepsFile()
+	data, err := input(ctx, "steps file", r.stepsFile, r.app.stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -111,13 +110,6 @@ func (r *browseRun) steps(args []string) ([]step, error) {
 		return nil, fmt.Errorf("%s: %w", r.stepsFile, err)
 	}
 	return steps, nil
-}
-
-func (r *browseRun) readStepsFile() ([]byte, error) {
-	if r.stepsFile == "-" {
-		return io.ReadAll(io.LimitReader(r.app.stdin, ownedv1.MaxMessage))
-	}
-	return os.ReadFile(r.stepsFile)
 }
 
 // step runs one step and reports it. Its error says that it failed; why was

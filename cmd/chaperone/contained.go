@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -47,8 +46,8 @@ func (c *contained) flags(cmd *cobra.Command) {
 
 // read checks the flags and reads the scope. Everything that is wrong here is a
 // matter of usage: nothing has been started.
-func (c *contained) read() (*scope.Scope, error) {
-	s, err := c.readScope()
+func (c *contained) read(ctx context.Context) (*scope.Scope, error) {
+	s, err := c.readScope(ctx)
 	if err != nil {
 		return nil, exit(exitUsage, err)
 	}
@@ -66,7 +65,7 @@ func (c *contained) read() (*scope.Scope, error) {
 	return s, nil
 }
 
-func (c *contained) readScope() (*scope.Scope, error) {
+func (c *contained) readScope(ctx context.Context) (*scope.Scope, error) {
 	switch {
 	case c.scopeFile != "" && len(c.allow) > 0:
 		return nil, errors.New("give --scope or --allow, not both")
@@ -76,17 +75,9 @@ func (c *contained) readScope() (*scope.Scope, error) {
 	case c.scopeFile == "":
 		return scope.FromHosts(localTenant, c.allow...)
 	}
-	path, err := filepath.Abs(c.scopeFile)
+	data, err := input(ctx, "scope file", c.scopeFile, nil)
 	if err != nil {
-		return nil, err
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		var cause *os.PathError
-		if errors.As(err, &cause) {
-			err = cause.Err
-		}
-		return nil, fmt.Errorf("can't read the scope file %s: %w\nWithout a file, name the hosts: chaperone %s --allow HOST[:PORT]", path, err, c.surface)
+		return nil, fmt.Errorf("%w\nWithout a file, name the hosts: chaperone %s --allow HOST[:PORT]", err, c.surface)
 	}
 	return scope.Parse(c.scopeFile, data)
 }

@@ -130,7 +130,7 @@ func mark(s state, colour bool) string {
 
 // colourful says whether w is a terminal whose owner wants colour.
 func colourful(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := w.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 

@@ -60,7 +60,7 @@ The registration is good for one handshake within 60 seconds.`,
 
 // do hosts the run from start to end.
 func (h *hosting) do(ctx context.Context) (err error) {
-	s, err := h.read()
+	s, err := h.read(ctx)
 	if err != nil {
 		return exit(exitUsage, err)
 	}
@@ -122,7 +122,7 @@ func (h *hosting) start(ctx context.Context, s *scope.Scope, engine string) (*ho
 }
 
 // read checks the flags and reads the scope; nothing has been started yet.
-func (h *hosting) read() (*scope.Scope, error) {
+func (h *hosting) read(ctx context.Context) (*scope.Scope, error) {
 	for _, flag := range [][2]string{{"--engagement", h.engagement}, {"--run-id", h.runID}, {"--dir", h.dir}, {"--scope", h.scopeFile}} {
 		if flag[1] == "" {
 			return nil, fmt.Errorf("%s is needed; see chaperone host -h", flag[0])
@@ -136,13 +136,9 @@ func (h *hosting) read() (*scope.Scope, error) {
 	if h.transport != ownedv1.TransportUnix && h.transport != ownedv1.TransportDirect {
 		return nil, fmt.Errorf("--transport is unix or loopback, not %q", h.transport)
 	}
-	path, err := filepath.Abs(h.scopeFile)
+	data, err := input(ctx, "scope file", h.scopeFile, nil)
 	if err != nil {
 		return nil, err
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("can't read the scope file: %w", err)
 	}
 	s, err := scope.Parse(h.scopeFile, data)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -27,7 +28,7 @@ func (a *app) openLedger(ctx context.Context) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(home, 0o700); err != nil {
+	if err := makeHome(home); err != nil {
 		return nil, err
 	}
 	url := a.database
@@ -46,6 +47,23 @@ func (a *app) openLedger(ctx context.Context) (*ledger, error) {
 	}
 	log.Start(context.WithoutCancel(ctx)) // until close, also while the command is told to end
 	return &ledger{db, log}, nil
+}
+
+// makeHome makes the home where there is none. One that every user may write in
+// is refused: anybody could put a database, a key and checkpoints of theirs there.
+func makeHome(home string) error {
+	const mend = "name a directory of yours with --home DIR or CHAPERONE_HOME"
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return fmt.Errorf("no home: %w; %s", err, mend)
+	}
+	info, err := os.Stat(home)
+	if err != nil {
+		return fmt.Errorf("no home: %w; %s", err, mend)
+	}
+	if info.Mode()&0o002 != 0 {
+		return fmt.Errorf("every user may write in the home %s (%v): %s, or close it with chmod o-w", home, info.Mode(), mend)
+	}
+	return nil
 }
 
 // book is where the ledger's runs stand.

@@ -24,11 +24,24 @@ func main() {
 	// which never get beyond this line.
 	jail.Init()
 	forgetSwitches()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
+	// A reader of our output who leaves is an error of a write, after which the run
+	// is ended as any other, and not this process's sudden death.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	a := &app{stdin: os.Stdin, stdout: &output{File: os.Stdout}, stderr: os.Stderr}
 	code := a.run(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
+}
+
+// endings lists the signals that end a command in order. A terminal that closes
+// is one, unless somebody asked to outlive it (nohup).
+func endings() []os.Signal {
+	list := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		list = append(list, syscall.SIGHUP)
+	}
+	return list
 }
 
 // forgetSwitches starts over without MCPGODEBUG. The MCP SDK reads it before

@@ -37,7 +37,7 @@ What the scope doesn't allow is refused, and the refusal says which line would a
 // serve runs until the client leaves. A browser that didn't start is told to the
 // client call by call, to a person at once, and to the shell at the end.
 func (c *contained) serve(ctx context.Context, raw bool) error {
-	s, err := c.read()
+	s, err := c.read(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 )
 
@@ -39,12 +37,7 @@ func newRoot(a *app) *cobra.Command {
 func usageErrors(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(cmd *cobra.Command, args []string) error {
-			var chosen *exitError
-			err := check(cmd, args)
-			if errors.As(err, &chosen) {
-				return err
-			}
-			return exit(exitUsage, err)
+			return exit(exitUsage, check(cmd, args))
 		}
 	}
 	for _, sub := range c.Commands() {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -35,18 +34,10 @@ func newScopeCmd(a *app) *cobra.Command {
 
 // readScope reads a file for decode. What is wrong with it is exit 2, with the
 // absolute path where it can't be read at all.
-func readScope(name string, decode func(string, []byte) (*scope.Scope, error)) (*scope.Scope, error) {
-	data, err := os.ReadFile(name)
+func readScope(ctx context.Context, name string, decode func(string, []byte) (*scope.Scope, error)) (*scope.Scope, error) {
+	data, err := input(ctx, "file", name, nil)
 	if err != nil {
-		path, absErr := filepath.Abs(name)
-		if absErr != nil {
-			path = name
-		}
-		var cause *os.PathError
-		if errors.As(err, &cause) {
-			err = cause.Err
-		}
-		return nil, exit(exitUsage, fmt.Errorf("can't read %s: %w", path, err))
+		return nil, err
 	}
 	s, err := decode(name, data)
 	return s, exit(exitUsage, err)
@@ -63,7 +54,7 @@ address is special is found out by a run. Exit 3 if any URL is denied, 2 if the 
   chaperone scope check acme.yaml --method POST https://api.example.com/v1/orders
   chaperone scope check acme.yaml --json wss://app.example.com/live`,
 		Args: cobra.MinimumNArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			moment := time.Now()
 			if at != "" {
 				var err error
@@ -71,7 +62,7 @@ address is special is found out by a run. Exit 3 if any URL is denied, 2 if the 
 					return exit(exitUsage, errors.New("--at must be a date and time with zone, as in 2026-12-01T09:00:00Z"))
 				}
 			}
-			s, err := readScope(args[0], scope.Parse)
+			s, err := readScope(cmd.Context(), args[0], scope.Parse)
 			if err != nil {
 				return err
 			}
@@ -170,7 +161,7 @@ func printable(s string) string {
 
 // colours paints for a terminal whose owner didn't ask for none.
 func colours(w io.Writer) func(colour, text string) string {
-	file, ok := w.(*os.File)
+	file, ok := w.(interface{ Fd() uintptr })
 	if !ok || os.Getenv("NO_COLOR") != "" || !term.IsTerminal(int(file.Fd())) {
 		return func(_, text string) string { return text }
 	}
@@ -183,8 +174,8 @@ func newScopeExplainCmd(a *app) *cobra.Command {
 		Short:   "Tell in plain sentences what the scope allows, denies, opens, and when",
 		Example: "  chaperone scope explain acme.yaml",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := readScope(args[0], scope.Parse)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := readScope(cmd.Context(), args[0], scope.Parse)
 			if err != nil {
 				return err
 			}
@@ -239,8 +230,8 @@ func newScopeImportCmd(a *app) *cobra.Command {
 can't be kept exactly is an error; an empty in_scope denies everything.`,
 		Example: "  chaperone scope import roe.json --engagement acme-2026 --out acme.yaml",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := readScope(args[0], scope.ImportROE)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := readScope(cmd.Context(), args[0], scope.ImportROE)
 			if err != nil {
 				return err
 			}

@@ -215,7 +215,7 @@ func extends(tx *store.Tx, tenant string, last Checkpoint) (head, error) {
 	h := all[tenant]
 	switch {
 	case h.size < last.Size:
-		return head{}, fmt.Errorf("%w: the log has %d records, checkpoint %d has %d", refusal.Tampered, h.size, last.Number, last.Size)
+		return head{}, fmt.Errorf("%w: the log has %d records, checkpoint %d has %d: an older copy of the database, or another one, which needs a --home of its own", refusal.Tampered, h.size, last.Number, last.Size)
 	case last.Size == 0:
 		return h, nil
 	case h.size == last.Size:

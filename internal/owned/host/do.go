@@ -119,7 +119,7 @@ func notSent(err error) *browser.Failure {
 	case errors.Is(err, refusal.DatabaseBusy):
 		f.Detail = "it couldn't be journalled, so it wasn't sent: the database is busy"
 	default:
-		f.Detail = "it couldn't be journalled, so it wasn't sent"
+		f.Detail = "it couldn't be journalled, so it wasn't sent: the database can't be written; see whether its disk is full"
 	}
 	return f
 }
