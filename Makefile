@@ -17,6 +17,7 @@ run: ## install Chromium where it is missing, build, and drive a contained brows
 
 build:
 	@mkdir -p bin
+	@[ -e bin/chaperone ] || echo "building bin/chaperone (minutes, the first time)" >&2
 	@CGO_ENABLED=0 $(GO) build -buildvcs=$(VCS) -trimpath -o bin/chaperone ./cmd/chaperone
 
 test: ## everything, with small counts

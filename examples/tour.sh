@@ -16,7 +16,8 @@ end() {
 trap end EXIT
 trap 'exit 130' INT TERM
 
-(cd "$here/.." && go build -o "$work/site" ./examples/site)
+# As the command was built, so that nothing is compiled twice.
+(cd "$here/.." && CGO_ENABLED=0 go build -trimpath -o "$work/site" ./examples/site)
 mkfifo "$work/in"
 "$work/site" <"$work/in" >"$work/addresses" &
 site=$!

@@ -19,7 +19,16 @@ case "${1:-}" in
   run|test|bench) ;;
   *) echo "usage: scripts/need.sh run|test|bench" >&2; exit 2 ;;
 esac
-command -v go >/dev/null || { echo "Go 1.26 or newer is missing: https://go.dev/doc/install" >&2; exit 4; }
+command -v go >/dev/null || {
+  echo "Go 1.26 or newer is missing from PATH: https://go.dev/doc/install" >&2
+  [[ -z ${SUDO_USER:-} ]] || echo "(sudo has a PATH of its own: run make as $SUDO_USER; it calls sudo where it must.)" >&2
+  exit 4
+}
+# An older Go fetches the one that go.mod asks for, or says why it can't.
+(cd "$(dirname "$0")/.." && go list -m >/dev/null) || {
+  echo "$(go version) can't build this. Go 1.26 or newer: https://go.dev/doc/install" >&2
+  exit 4
+}
 
 need /usr/lib/chromium/chromium-headless-shell chromium-headless-shell
 need "/usr/share/fonts/truetype/*" fonts-dejavu-core
@@ -27,9 +36,10 @@ if [[ $1 != run ]]; then
   need "/usr/lib/postgresql/*/bin/initdb" postgresql
   need node nodejs
   need npm npm
-  need python3 python3-venv
+  python3 -c 'import venv, ensurepip' 2>/dev/null || lacking+=(python3-venv)
   need git git
-  need gcc gcc libc6-dev # the race detector
+  need gcc gcc # the race detector, and its headers
+  need /usr/include/stdlib.h libc6-dev
 fi
 if [[ $1 == bench ]]; then
   need /usr/lib/chromium/chromium chromium
@@ -42,15 +52,21 @@ if (( ${#lacking[@]} )); then
     exit 4
   }
   as_root=()
-  (( EUID == 0 )) || as_root=(sudo)
-  echo "installing: ${lacking[*]}" >&2
+  if (( EUID != 0 )); then
+    command -v sudo >/dev/null || {
+      echo "Missing, and only root may install it: apt-get install -y --no-install-recommends ${lacking[*]}" >&2
+      exit 4
+    }
+    as_root=(sudo)
+  fi
+  log=$(mktemp)
+  trap 'rm -f "$log"' EXIT
+  echo "installing: ${lacking[*]} (to watch: tail -f $log)" >&2
   # A fresh PostgreSQL package would start a server of its own; the tests start theirs.
   if [[ " ${lacking[*]} " == *" postgresql "* && ! -e /etc/postgresql-common/createcluster.conf ]]; then
     "${as_root[@]}" mkdir -p /etc/postgresql-common
     echo "create_main_cluster = false" | "${as_root[@]}" tee /etc/postgresql-common/createcluster.conf >/dev/null
   fi
-  log=$(mktemp)
-  trap 'rm -f "$log"' EXIT
   for try in 1 2 3; do
     if { "${as_root[@]}" apt-get update && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
          apt-get install -y --no-install-recommends "${lacking[@]}"; } >"$log" 2>&1; then
