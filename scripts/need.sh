@@ -48,7 +48,7 @@ fi
 if (( ${#lacking[@]} )); then
   command -v apt-get >/dev/null || {
     echo "This system has no apt-get. Install these by its own means, then try again: ${lacking[*]}" >&2
-    echo "(chaperone doctor tells what the browser's box needs elsewhere; browser.path names another engine.)" >&2
+    echo "(make build, then bin/chaperone doctor, tells what the browser's box needs here.)" >&2
     exit 4
   }
   as_root=()

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -32,9 +33,11 @@ type auditPlaces struct {
 func newAuditCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "verify, show and export what was recorded",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Short: "Verify, show and export what was recorded",
+		Example: "  chaperone audit verify\n  chaperone audit show --since 24h\n" +
+			"  chaperone audit export --out audit.jsonl\n  chaperone audit checkpoint",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newAuditVerifyCmd(a), newAuditShowCmd(a), newAuditExportCmd(a), newAuditCheckpointCmd(a))
 	return cmd
@@ -76,7 +79,7 @@ func newAuditVerifyCmd(a *app) *cobra.Command {
 	var keys []string
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "recompute the whole log and compare; exit 5 where anything differs",
+		Short: "Recompute the whole log and compare; exit 5 where anything differs",
 		Long: "Recomputes each record, the whole tree, each stored hash and each checkpoint, and\n" +
 			"runs the invariants of what was recorded. Says what it cannot detect, too.\n" +
 			"Exit 0: all verified; 5: something differs, or there was nothing to verify.",
@@ -100,9 +103,9 @@ func newAuditVerifyCmd(a *app) *cobra.Command {
 			return exit(exitVerification, report.Err())
 		},
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "verify one tenant's log (default: all)")
-	cmd.Flags().StringVar(&export, "export", "", "verify this export, without a database")
-	cmd.Flags().StringArrayVar(&keys, "key", nil, "a public key that may have signed checkpoints (repeatable)")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "verify the log of one tenant, `NAME` (default all)")
+	cmd.Flags().StringVar(&export, "export", "", "verify the export `FILE`, without a database")
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "a public `KEY` that may have signed checkpoints (repeatable)")
 	return cmd
 }
 
@@ -153,21 +156,23 @@ func (a *app) printReport(r *audit.Report) error {
 		return a.printLine(r)
 	}
 	var b strings.Builder
+	paint := colours(a.stdout)
 	for _, t := range r.Tenants {
 		fmt.Fprintf(&b, "%s: %d records, root %s\n", t.Tenant, t.Records, t.Root)
 		fmt.Fprintf(&b, "  %d checkpoints cover the first %d; %d unsequenced; values of %d erased\n", t.Checkpoints, t.Covered, t.Unsequenced, t.Erased)
 	}
+	problem := paint("1;31", "PROBLEM:")
 	for _, p := range r.Problems {
-		fmt.Fprintf(&b, "PROBLEM: %s\n", p)
+		fmt.Fprintf(&b, "%s %s\n", problem, p)
 	}
 	if r.More > 0 {
-		fmt.Fprintf(&b, "PROBLEM: and %d more\n", r.More)
+		fmt.Fprintf(&b, "%s and %d more\n", problem, r.More)
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintf(&b, "note: %s\n", n)
+		fmt.Fprintf(&b, "note: %s\n", wrapped(n, 6, 6, columns(a.stdout)))
 	}
 	if r.Err() == nil {
-		b.WriteString("verified\n")
+		b.WriteString(paint("32", "verified") + "\n")
 	}
 	_, err := io.WriteString(a.stdout, b.String())
 	return err
@@ -187,10 +192,10 @@ func (a *app) printLine(v any) error {
 type auditFilter struct{ tenant, run, kind, since string }
 
 func (f *auditFilter) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.tenant, "tenant", localTenant, "whose log")
-	cmd.Flags().StringVar(&f.run, "run", "", "only of this run (the event's subject)")
-	cmd.Flags().StringVar(&f.kind, "kind", "", "only of this kind; one that ends in . names a family: owned_run.")
-	cmd.Flags().StringVar(&f.since, "since", "", "only from then on: 24h, 2026-01-31 or 2026-01-31T12:00:00Z")
+	cmd.Flags().StringVar(&f.tenant, "tenant", localTenant, "the tenant `NAME` whose log it is")
+	cmd.Flags().StringVar(&f.run, "run", "", "only of this `RUN` (the event's subject)")
+	cmd.Flags().StringVar(&f.kind, "kind", "", "only of this `KIND`; one that ends in . names a family: owned_run.")
+	cmd.Flags().StringVar(&f.since, "since", "", "only from `TIME` on: 24h (ago), 2026-01-31 or 2026-01-31T12:00:00Z")
 }
 
 // filter makes the flags a Filter; a time that can't be read is a usage error.
@@ -218,10 +223,11 @@ func newAuditShowCmd(a *app) *cobra.Command {
 	var proof bool
 	cmd := &cobra.Command{
 		Use:   "show [ID]",
-		Short: "print records; with --proof that one is in the log",
+		Short: "Print records; with --proof, that one is in the log",
 		Long: "Prints the log's records, oldest first, or the one with that id or number.\n" +
+			"In the list, long digests are cut; the one record, and --json, have them whole.\n" +
 			"--proof adds the proof that it is in the tree, and the newest checkpoint.",
-		Example: "  chaperone audit show --run 5f0c1b3e --kind owned_run.\n  chaperone audit show 42 --proof --json",
+		Example: "  chaperone audit show --run browse-ebf8f87c3acea41b --kind owned_run.decided\n  chaperone audit show 42 --proof --json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			filter, err := chosen.filter()
@@ -264,7 +270,7 @@ func (a *app) show(ctx context.Context, filter audit.Filter, proof bool) (err er
 		if last = r; proof {
 			return nil
 		}
-		return a.printRecord(r, nil)
+		return a.printRecord(r, nil, filter.Record == "")
 	})
 	switch {
 	case err != nil:
@@ -285,7 +291,7 @@ func (a *app) show(ctx context.Context, filter audit.Filter, proof bool) (err er
 		}
 		proved.Checkpoint = string(data)
 	}
-	return a.printRecord(last, &proved)
+	return a.printRecord(last, &proved, false)
 }
 
 // tampered gives a log that doesn't verify its exit code.
@@ -296,7 +302,11 @@ func tampered(err error) error {
 	return err
 }
 
-func (a *app) printRecord(r audit.Record, proof *audit.Proof) error {
+// digests are what a list cuts to its beginning.
+var digests = regexp.MustCompile(`^((?:sha256:)?[0-9a-f]{8})[0-9a-f]{24,}$`)
+
+// printRecord prints one record, in brief as a line of a list.
+func (a *app) printRecord(r audit.Record, proof *audit.Proof, brief bool) error {
 	if a.json {
 		return a.printLine(shown{r, proof})
 	}
@@ -305,14 +315,18 @@ func (a *app) printRecord(r audit.Record, proof *audit.Proof) error {
 	if r.Seq >= 0 {
 		number = fmt.Sprint(r.Seq)
 	}
-	fmt.Fprintf(&b, "%s %s %s", number, r.At.Format("2006-01-02T15:04:05.000Z"), r.Kind)
+	fmt.Fprintf(&b, "%4s %s %-17s", number, r.At.Format("2006-01-02T15:04:05.000Z"), r.Kind)
 	for _, part := range [][2]string{{"subject", r.Subject}, {"actor", r.Actor}, {"code", string(r.Code)}} {
 		if part[1] != "" {
 			fmt.Fprintf(&b, " %s=%s", part[0], part[1])
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Public)) {
-		fmt.Fprintf(&b, " %s=%v", name, r.Public[name])
+		value := fmt.Sprint(r.Public[name])
+		if brief {
+			value = digests.ReplaceAllString(value, "$1…")
+		}
+		fmt.Fprintf(&b, " %s=%s", name, value)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Values)) {
 		// Quoted to ASCII: a value came from outside, and a terminal obeys.
@@ -341,10 +355,10 @@ func newAuditExportCmd(a *app) *cobra.Command {
 	var withoutValues bool
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "write records with their proofs, to be verified elsewhere",
+		Short: "Write records with their proofs, to be verified elsewhere",
 		Long: "Writes JSON lines: the tree, the checkpoints and what ties them together, then a\n" +
 			"record each. `chaperone audit verify --export FILE` verifies it without the database.",
-		Example: "  chaperone audit export --out audit.jsonl\n  chaperone audit export --run 5f0c1b3e --without-values > run.jsonl",
+		Example: "  chaperone audit export --out audit.jsonl\n  chaperone audit export --run browse-ebf8f87c3acea41b --without-values > run.jsonl",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := chosen.filter()
@@ -355,7 +369,7 @@ func newAuditExportCmd(a *app) *cobra.Command {
 		},
 	}
 	chosen.flags(cmd)
-	cmd.Flags().StringVar(&out, "out", "", "a new file (default: standard output)")
+	cmd.Flags().StringVar(&out, "out", "", "a new `FILE` (default standard output)")
 	cmd.Flags().BoolVar(&withoutValues, "without-values", false, "leave sealed values out; the records verify all the same")
 	return cmd
 }
@@ -396,14 +410,14 @@ func newAuditCheckpointCmd(a *app) *cobra.Command {
 	var tenant string
 	cmd := &cobra.Command{
 		Use:   "checkpoint",
-		Short: "integrate what is left and sign the log's head",
+		Short: "Integrate what is left and sign the log's head",
 		Long: "Integrates what is left and signs the tree's head, outside the database. Keep the\n" +
 			"file and the public key where the database's owner can't reach them.",
 		Example: "  chaperone audit checkpoint\n  chaperone audit checkpoint --json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.checkpoint(cmd.Context(), tenant) },
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", localTenant, "whose checkpoint to print; all that grew are signed")
+	cmd.Flags().StringVar(&tenant, "tenant", localTenant, "the tenant `NAME` whose checkpoint is printed; all that grew are signed")
 	return cmd
 }
 

@@ -57,6 +57,9 @@ A selector may be a reference of a snapshot: click=ref=e12.`,
 	cmd.Flags().StringVar(&r.out, "out", "", "`DIR` for files (default a new folder)")
 	cmd.Flags().StringVar(&r.stepsFile, "steps", "", "read steps from `FILE`: [{\"action\":…,\"params\":{…}}]; - is standard input")
 	cmd.Flags().BoolVar(&r.keepGoing, "keep-going", false, "go on after a step that failed")
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return stepWords(), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
 	return cmd
 }
 

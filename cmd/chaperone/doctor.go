@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"chaperone/internal/owned/jail"
 	"chaperone/internal/refusal"
@@ -39,7 +38,7 @@ func newDoctorCmd(a *app) *cobra.Command {
 	var profile bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "what is missing here, and the exact command that mends it",
+		Short: "Say what is missing here, and the exact command that mends it",
 		Long: "Tries what Chaperone needs of this machine, a contained browser included, and\n" +
 			"prints what is missing with the command that mends it. Exit 0: all is there;\n" +
 			"4: something is missing.",
@@ -53,7 +52,7 @@ func newDoctorCmd(a *app) *cobra.Command {
 			return a.doctor(cmd.Context(), engine)
 		},
 	}
-	cmd.Flags().StringVar(&engine, "browser", "", "the browser's executable (default: the installed Chromium)")
+	cmd.Flags().StringVar(&engine, "browser", "", "the browser's executable `FILE` (default the installed Chromium)")
 	cmd.Flags().BoolVar(&profile, "apparmor", false, "print the AppArmor profile that the box needs where user namespaces are restricted")
 	return cmd
 }
@@ -69,7 +68,7 @@ func (a *app) doctor(ctx context.Context, engine string) error {
 	if a.json {
 		err = printFindings(a.stdout, ok, found)
 	} else {
-		_, err = io.WriteString(a.stdout, sheet(found, profileHere(engine), colourful(a.stdout)))
+		_, err = io.WriteString(a.stdout, sheet(found, profileHere(engine), colours(a.stdout), columns(a.stdout)))
 	}
 	switch {
 	case err != nil:
@@ -94,14 +93,16 @@ func printFindings(w io.Writer, ok bool, found []finding) error {
 
 // sheet is the findings for a person: a line each, what mends it below, and one
 // sentence at the end.
-func sheet(found []finding, profile string, colour bool) string {
+func sheet(found []finding, profile string, paint func(colour, text string) string, width int) string {
+	const margin = 22 // of the details
 	var b strings.Builder
 	count := 0
 	for _, f := range found {
-		fmt.Fprintf(&b, "%s  %-14s %s\n", mark(f.State, colour), f.Name, f.Detail)
+		mark := paint(hues[f.State], fmt.Sprintf("%-7s", f.State))
+		fmt.Fprintf(&b, "%s  %-11s  %s\n", mark, f.Name, wrapped(f.Detail, margin, margin, width))
 		if f.State == missing {
 			count++
-			fmt.Fprintf(&b, "%9s%-14s mend: %s\n", "", "", f.Mend)
+			fmt.Fprintf(&b, "%*smend: %s\n", margin, "", f.Mend) // never broken: it is to be copied
 		}
 	}
 	if wantsProfile(found) {
@@ -118,21 +119,8 @@ func sheet(found []finding, profile string, colour bool) string {
 	return b.String()
 }
 
-// mark is a state, seven columns wide.
-func mark(s state, colour bool) string {
-	word := fmt.Sprintf("%-7s", s)
-	if !colour {
-		return word
-	}
-	code := map[state]string{fine: "32", noted: "33", missing: "1;31"}[s]
-	return "\033[" + code + "m" + word + "\033[0m"
-}
-
-// colourful says whether w is a terminal whose owner wants colour.
-func colourful(w io.Writer) bool {
-	f, ok := w.(interface{ Fd() uintptr })
-	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
+// hues are the states' colours.
+var hues = map[state]string{fine: "32", noted: "33", missing: "1;31"}
 
 // wantsProfile says whether a missing profile is the cause of what is missing.
 func wantsProfile(found []finding) bool {

@@ -198,7 +198,7 @@ func (a *app) examineDisk() finding {
 	if free < need {
 		return finding{name, missing, fmt.Sprintf("%d MiB free where the home is; %d MiB are needed", free>>20, need>>20), "chaperone --home DIR …, on a larger disk"}
 	}
-	return finding{name, fine, fmt.Sprintf("%d MiB free", free>>20), ""}
+	return finding{name, fine, fmt.Sprintf("%d GiB free", free>>30), ""}
 }
 
 // examineMemory wants room for one browser with a heavy page.
@@ -217,7 +217,7 @@ func examineMemory() finding {
 	case free<<10 < need:
 		return finding{name, noted, fmt.Sprintf("%d MiB available; a heavy page takes up to %d MiB", free>>10, need>>20), ""}
 	}
-	return finding{name, fine, fmt.Sprintf("%d MiB available; a run takes about 130 MiB, a heavy page 250 MiB", free>>10), ""}
+	return finding{name, fine, fmt.Sprintf("%.1f GiB available; a run takes about 130 MiB, a heavy page 250 MiB", float64(free)/(1<<20)), ""}
 }
 
 // examineFiles wants descriptors for a browser and its proxy's connections.

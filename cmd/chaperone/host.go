@@ -50,11 +50,13 @@ The registration is good for one handshake within 60 seconds.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return h.do(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&h.engagement, "engagement", "", "the scope's engagement")
+	f.StringVar(&h.engagement, "engagement", "", "the `NAME` of the scope's engagement")
 	f.StringVar(&h.runID, "run-id", "", "the run's `UUID`, as the agent server made it")
 	f.StringVar(&h.dir, "dir", "", "registrations `DIR`, private (mode 0700)")
 	f.StringVar(&h.scopeFile, "scope", "", "scope `FILE`: what the browser may reach")
-	f.StringVar(&h.transport, "transport", ownedv1.TransportUnix, "unix, or loopback for direct runs in one network namespace")
+	f.StringVar(&h.transport, "transport", ownedv1.TransportUnix, "`KIND`: unix, or loopback for direct runs in one network namespace")
+	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions(
+		[]string{ownedv1.TransportUnix, ownedv1.TransportDirect}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

@@ -26,8 +26,8 @@ func newQualifyCmd(a *app) *cobra.Command {
 	var write bool
 	c := &cobra.Command{
 		Use:   "qualify",
-		Short: "run the containment corpus against the real browser on this machine",
-		Long: `qualify tries every known way out of the box against the real browser here, in
+		Short: "Run the containment corpus against the real browser on this machine",
+		Long: `Tries every known way out of the box against the real browser here, in
 a network namespace of its own where every address is a sink. Each vector must
 first arrive in a control; then nothing of it may be seen outside the box. As
 root it runs twice: as root, and as an ordinary user.
@@ -40,6 +40,9 @@ Exit code 0: every vector contained. 5: something leaked, or proved nothing.`,
   chaperone qualify --only ws-`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if write && only != "" {
+				return exit(exitUsage, errors.New("--write records whole runs: leave --only out"))
+			}
 			path, err := jail.FindEngine(engine)
 			if err != nil {
 				return err
@@ -54,22 +57,19 @@ Exit code 0: every vector contained. 5: something leaked, or proved nothing.`,
 				}
 			}
 			if write {
-				if only != "" {
-					return exit(exitUsage, errors.New("--write records whole runs: leave --only out"))
-				}
 				if err := writePage(filepath.Join(pages, "qualification.md"), reports); err != nil {
 					return err
 				}
 			}
-			return tellQualification(a, reports)
+			return tellQualification(a, reports, only)
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&engine, "engine", "", "the browser's executable (default: Debian's chromium-headless-shell)")
-	f.StringVar(&evidence, "evidence", "", "keep each vector's raw record in this folder")
+	f.StringVar(&engine, "engine", "", "the browser's executable `FILE` (default the installed Chromium)")
+	f.StringVar(&evidence, "evidence", "", "keep each vector's raw record in `DIR`")
 	f.BoolVar(&write, "write", false, "write the containment section of qualification.md")
-	f.StringVar(&pages, "docs", "docs", "where --write finds qualification.md")
-	f.StringVar(&only, "only", "", "only vectors whose name or group begins so")
+	f.StringVar(&pages, "docs", "docs", "`DIR` where --write finds qualification.md")
+	f.StringVar(&only, "only", "", "only vectors whose name or group begins with `PREFIX`; qualifies nothing")
 	c.AddCommand(newWorldCmd())
 	return c
 }
@@ -102,18 +102,23 @@ func engineVersion(ctx context.Context, engine string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// tellQualification prints the matrix and chooses the exit code.
-func tellQualification(a *app, reports []corpus.Report) error {
+// tellQualification prints the matrix and chooses the exit code. Of a part of the
+// corpus there is no matrix: it qualifies nothing.
+func tellQualification(a *app, reports []corpus.Report, only string) error {
 	ok := true
 	for _, r := range reports {
 		ok = ok && r.OK()
+	}
+	matrix := corpus.Matrix(reports)
+	if only != "" {
+		matrix = corpus.Matrix(nil)
 	}
 	if a.json {
 		encoder := json.NewEncoder(a.stdout)
 		encoder.SetIndent("", "  ")
 		if err := encoder.Encode(map[string]any{
 			"revision": revision(), "model_free": true, "release_claim": false,
-			"matrix": corpus.Matrix(reports), "runs": reports,
+			"only": only, "matrix": matrix, "runs": reports,
 		}); err != nil {
 			return err
 		}
@@ -122,8 +127,11 @@ func tellQualification(a *app, reports []corpus.Report) error {
 			corpus.WriteText(a.stdout, r)
 			fmt.Fprintln(a.stdout)
 		}
-		for _, c := range corpus.Matrix(reports) {
+		for _, c := range matrix {
 			fmt.Fprintf(a.stdout, "%-13s  %s, %s\n               %s\n", c.Status, c.Platform, c.Engine, c.Why)
+		}
+		if only != "" {
+			fmt.Fprintf(a.stdout, "\na part of the corpus (--only %s) qualifies nothing\n", printable(only))
 		}
 		fmt.Fprintf(a.stdout, "\nrevision %s; model-free; says what this run did on this machine, and is no claim about a release\n", revision())
 	}

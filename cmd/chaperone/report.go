@@ -31,11 +31,13 @@ type reporter struct {
 	json     bool
 	out, err io.Writer
 	terminal bool // err is one: progress may be shown
+	paint    func(colour, text string) string
+	columns  int // of out; 0 where it is no terminal
 }
 
 func newReporter(a *app) reporter {
 	file, ok := a.stderr.(*os.File)
-	return reporter{a.json, a.stdout, a.stderr, ok && term.IsTerminal(int(file.Fd()))}
+	return reporter{a.json, a.stdout, a.stderr, ok && term.IsTerminal(int(file.Fd())), colours(a.stdout), columns(a.stdout)}
 }
 
 // jsonLine is a step as --json prints it.
@@ -59,7 +61,7 @@ func (r reporter) print(o outcome) error {
 	if r.json {
 		return r.printJSON(o)
 	}
-	_, err := io.WriteString(r.out, person(o))
+	_, err := io.WriteString(r.out, r.person(o))
 	return err
 }
 
@@ -82,14 +84,26 @@ func (r reporter) printJSON(o outcome) error {
 	return err
 }
 
+// headColumns is the width of a step's name and object where there is room.
+const headColumns = 60
+
 // person is a step as a person reads it: one line, and what belongs to it
 // indented below.
-func person(o outcome) string {
+func (r reporter) person(o outcome) string {
 	var b strings.Builder
 	below := func(label, text string) { fmt.Fprintf(&b, "      %-8s %s\n", label, text) }
 	said, body := saying(o)
-	head := strings.TrimSpace(fmt.Sprintf("%-11s %s", o.step.action.Name(), short(o.step.told, 60)))
-	fmt.Fprintf(&b, "%3d  %-58s  %s  (%d ms)\n", o.number, head, said, o.took.Milliseconds())
+	room, took := headColumns, fmt.Sprintf("(%d ms)", o.took.Milliseconds())
+	if r.columns > 0 {
+		room = max(24, min(room, r.columns/2-5))
+		said = short(said, max(12, r.columns-room-len(took)-9))
+	}
+	head := strings.TrimSpace(fmt.Sprintf("%-12s %s", o.step.action.Name(), printable(short(o.step.told, room-13))))
+	said = printable(said)
+	if o.failure != nil {
+		said = r.paint("31", said)
+	}
+	fmt.Fprintf(&b, "%3d  %-*s  %s  %s\n", o.number, room, head, said, took)
 	if f := o.failure; f != nil {
 		if f.Detail != "" {
 			below("why", f.Detail)
@@ -118,6 +132,9 @@ func person(o outcome) string {
 	}
 	for _, d := range o.notes.Downloads {
 		below("download", fmt.Sprintf("%q %s %s", d.Name, d.State, d.Saved))
+	}
+	if r.columns > 0 {
+		body = printable(body) // a page wrote it, and a terminal obeys
 	}
 	if body != "" {
 		b.WriteString(strings.TrimRight(body, "\n") + "\n")

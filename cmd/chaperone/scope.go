@@ -1,17 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"chaperone/internal/owned/scope"
 	"chaperone/internal/refusal"
@@ -23,7 +23,7 @@ func newScopeCmd(a *app) *cobra.Command {
 		Short: "Check, explain, import and widen the file that says what a run may reach",
 		Example: `  chaperone scope check acme.yaml https://app.example.com/ https://elsewhere.example/
   chaperone scope explain acme.yaml
-  chaperone scope suggest 3f2a9c
+  chaperone scope suggest browse-ebf8f87c3acea41b
   chaperone scope import roe.json --out acme.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -69,6 +69,7 @@ address is special is found out by a run. Exit 3 if any URL is denied, 2 if the 
 			return a.checkURLs(s, args[1:], strings.ToUpper(method), moment)
 		},
 	}
+	cmd.ValidArgsFunction = oneFile
 	cmd.Flags().StringVar(&method, "method", "GET", "judge the URLs as requests by `METHOD`")
 	cmd.Flags().StringVar(&at, "at", "", "judge them at `TIME`, as in 2026-12-01T09:00:00Z (default now)")
 	return cmd
@@ -94,7 +95,7 @@ func (a *app) checkURLs(s *scope.Scope, urls []string, method string, at time.Ti
 			denied++
 		}
 		verdicts = append(verdicts, v)
-		width = max(width, min(len(raw), 60))
+		width = max(width, min(utf8.RuneCountInString(raw), 60))
 	}
 	paint := colours(a.stdout)
 	for _, v := range verdicts {
@@ -110,7 +111,7 @@ func (a *app) checkURLs(s *scope.Scope, urls []string, method string, at time.Ti
 		}
 		fmt.Fprintf(a.stdout, "%s  %-*s  %s\n", word, width, printable(v.URL), v.Rule)
 		if !v.Allowed {
-			fmt.Fprintf(a.stdout, "         why  %s\n", v.Why)
+			fmt.Fprintf(a.stdout, "         why  %s\n", wrapped(v.Why, 14, 14, columns(a.stdout)))
 			if v.Fix != "" {
 				fmt.Fprintf(a.stdout, "         fix  %s\n", v.Fix)
 			}
@@ -149,31 +150,14 @@ var reasons = map[refusal.Code]string{
 	refusal.Malformed:     "not a URL that can be judged",
 }
 
-// printable is text without anything that could move a terminal's cursor.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u202e' {
-			return '·'
-		}
-		return r
-	}, s)
-}
-
-// colours paints for a terminal whose owner didn't ask for none.
-func colours(w io.Writer) func(colour, text string) string {
-	file, ok := w.(interface{ Fd() uintptr })
-	if !ok || os.Getenv("NO_COLOR") != "" || !term.IsTerminal(int(file.Fd())) {
-		return func(_, text string) string { return text }
-	}
-	return func(colour, text string) string { return "\x1b[" + colour + "m" + text + "\x1b[0m" }
-}
-
 func newScopeExplainCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "explain FILE",
 		Short:   "Tell in plain sentences what the scope allows, denies, opens, and when",
 		Example: "  chaperone scope explain acme.yaml",
 		Args:    cobra.ExactArgs(1),
+
+		ValidArgsFunction: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := readScope(cmd.Context(), args[0], scope.Parse)
 			if err != nil {
@@ -186,7 +170,7 @@ func newScopeExplainCmd(a *app) *cobra.Command {
 				})
 			}
 			for _, line := range lines {
-				fmt.Fprintln(a.stdout, wrapped(line, 100))
+				fmt.Fprintln(a.stdout, wrapped(line, 0, 4, cmp.Or(columns(a.stdout), 100)))
 			}
 			return nil
 		},
@@ -202,25 +186,6 @@ func (a *app) printJSON(v any) error {
 	return err
 }
 
-// wrapped breaks a sentence at width, what follows indented.
-func wrapped(text string, width int) string {
-	var b strings.Builder
-	column := 0
-	for i, word := range strings.Fields(text) {
-		switch {
-		case i > 0 && column+1+len(word) > width:
-			b.WriteString("\n    ")
-			column = 4
-		case i > 0:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += len(word)
-	}
-	return b.String()
-}
-
 func newScopeImportCmd(a *app) *cobra.Command {
 	var out, engagement string
 	cmd := &cobra.Command{
@@ -230,6 +195,8 @@ func newScopeImportCmd(a *app) *cobra.Command {
 can't be kept exactly is an error; an empty in_scope denies everything.`,
 		Example: "  chaperone scope import roe.json --engagement acme-2026 --out acme.yaml",
 		Args:    cobra.ExactArgs(1),
+
+		ValidArgsFunction: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := readScope(cmd.Context(), args[0], scope.ImportROE)
 			if err != nil {
@@ -270,10 +237,13 @@ func newScopeSuggestCmd(a *app) *cobra.Command {
 		Use:   "suggest RUN",
 		Short: "Print the lines that would allow what a run was refused",
 		Long: `Reads the decisions of a run from the database and prints the lines that a person would add
-to the scope file, most often refused first. It changes nothing: whoever owns the scope decides.`,
-		Example: "  chaperone scope suggest 3f2a9c",
+to the scope file, most often refused first. It changes nothing: whoever owns the scope decides.
+RUN is a subject that ` + "`chaperone audit show --kind owned_run.started`" + ` tells.`,
+		Example: "  chaperone scope suggest browse-ebf8f87c3acea41b",
 		Args:    cobra.ExactArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.suggest(cmd.Context(), args[0]) },
+
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.suggest(cmd.Context(), args[0]) },
 	}
 }
 

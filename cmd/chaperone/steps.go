@@ -25,6 +25,19 @@ type step struct {
 const grammar = "goto=URL click=SELECTOR type=SELECTOR=TEXT scroll=DX,DY js=EXPRESSION screenshot[=NAME.png] pdf[=NAME.pdf] " +
 	"source console tabs tab=ID wait=SELECTOR snapshot"
 
+// stepWords is how each step begins, "=" included where something must follow.
+func stepWords() []string {
+	var words []string
+	for _, form := range strings.Fields(grammar) {
+		word, _, optional := strings.Cut(form, "[")
+		if name, _, ok := strings.Cut(word, "="); ok && !optional {
+			word = name + "="
+		}
+		words = append(words, word)
+	}
+	return words
+}
+
 // parseSteps reads steps as arguments. An error names the step by its number.
 func parseSteps(args []string) ([]step, error) {
 	steps := make([]step, len(args))
