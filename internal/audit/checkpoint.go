@@ -274,6 +274,9 @@ func published(path string) ([]int64, error) {
 	var all []int64
 	for _, entry := range entries {
 		digits, ok := strings.CutSuffix(entry.Name(), suffix)
+		if !entry.Type().IsRegular() {
+			continue // reading a pipe would never end
+		}
 		if n, err := strconv.ParseInt(digits, 10, 64); ok && err == nil && fileName(n) == entry.Name() {
 			all = append(all, n)
 		}

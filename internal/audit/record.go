@@ -58,6 +58,9 @@ func Records(ctx context.Context, db *store.DB, f Filter, fn func(Record) error)
 	return db.View(ctx, func(tx *store.Tx) error { return records(tx, f, fn) })
 }
 
+// Each is Records within a snapshot or transaction that is open already.
+func Each(tx *store.Tx, f Filter, fn func(Record) error) error { return records(tx, f, fn) }
+
 func records(tx *store.Tx, f Filter, fn func(Record) error) error {
 	mark, err := mark(tx)
 	if err != nil {

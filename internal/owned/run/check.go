@@ -11,7 +11,7 @@ import (
 // Check walks the ledger's invariants in one snapshot; audit verify and every
 // fault test run it. Its error names each run that breaks one.
 func Check(tx *tx) error {
-	return errors.Join(checkStates(tx), checkActions(tx), checkRules(tx))
+	return errors.Join(checkStates(tx), checkActions(tx), checkRules(tx), checkHistory(tx))
 }
 
 // rules are statements that answer the epochs of runs which break an invariant.
