@@ -32,10 +32,10 @@ func TestCaseWaitFor(t *testing.T) {
 	} {
 		d.do(w)
 	}
-	d.fail(3*time.Second, browser.WaitFor{Text: "never", TimeoutMS: 200}, refusal.TimedOut)
-	d.fail(3*time.Second, browser.WaitFor{URL: "/other", TimeoutMS: 200}, refusal.TimedOut)
-	d.fail(3*time.Second, browser.WaitFor{Selector: "#none", TimeoutMS: 200}, refusal.NotFound)
-	d.fail(3*time.Second, browser.WaitFor{Selector: "#new", State: "hidden", TimeoutMS: 200}, refusal.TimedOut)
+	d.fail(6*time.Second, browser.WaitFor{Text: "never", TimeoutMS: 800}, refusal.TimedOut)
+	d.fail(6*time.Second, browser.WaitFor{URL: "/other", TimeoutMS: 800}, refusal.TimedOut)
+	d.fail(6*time.Second, browser.WaitFor{Selector: "#none", TimeoutMS: 800}, refusal.NotFound)
+	d.fail(6*time.Second, browser.WaitFor{Selector: "#new", State: "hidden", TimeoutMS: 800}, refusal.TimedOut)
 	d.open("http://app.test/next")
 	d.do(browser.WaitFor{Text: "arrived"})
 	d.do(browser.WaitFor{Text: "far in"})

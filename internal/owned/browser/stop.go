@@ -13,7 +13,7 @@ import (
 // stopTime bounds how long a stop waits for the renderer before it is killed. One
 // that is well answers in milliseconds; the bound leaves room for a machine that is
 // busy, and stays below the two seconds after which a client gives up.
-const stopTime = 800 * time.Millisecond
+const stopTime = 1500 * time.Millisecond
 
 // stop ends what an action that was cut short has started: its navigation and its
 // script. A renderer that still doesn't answer is killed, and the tab with it.
