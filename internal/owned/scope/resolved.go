@@ -55,6 +55,9 @@ func (s *Scope) decideAddress(t Target, addr netip.Addr, own bool, at time.Time)
 			return Decision{Allowed: true, Code: refusal.Allowed, Rule: r.String()}
 		}
 	}
+	if s.argued {
+		return Decision{Code: refusal.BadAddress, Rule: d.Rule, Fix: fmt.Sprintf("use a scope file (--scope) with  - {host: %s, resolves_to: [%s]}", q.host, quoted(addr))}
+	}
 	return Decision{Code: refusal.BadAddress, Rule: d.Rule, Fix: fmt.Sprintf("add resolves_to: [%s] to %s", quoted(addr), d.Rule)}
 }
 
