@@ -5,7 +5,6 @@ GO ?= go
 # The build's own revision is part of the protocol (host_commit), so it is
 # stamped wherever the sources are a git checkout.
 VCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
-SOURCES := $(shell find cmd internal spec docs web -name '*.go' -o -name '*.sql' -o -name '*.js' -o -name '*.md' -o -name '*.json' 2>/dev/null) go.mod go.sum
 TALLY = $(GO) run ./scripts/tally
 
 .PHONY: run build test check bench torture fuzz fmt lint clients clean
@@ -26,7 +25,7 @@ test: ## everything, with small counts
 check: ## the fast subset: formatting, vet, floors and the packages without a browser
 	@test -z "$$(gofmt -l cmd internal spec docs web scripts examples)" || { gofmt -l cmd internal spec docs web scripts examples; echo "make fmt mends these"; exit 1; }
 	@$(GO) vet ./...
-	@$(GO) test -count=1 ./internal/floors ./internal/canon ./internal/refusal ./internal/ref ./internal/identity ./internal/schema ./internal/owned/ownedv1 ./internal/owned/scope ./spec/...
+	@$(GO) test -count=1 ./internal/floors ./internal/canon ./internal/refusal ./internal/ref ./internal/identity ./internal/schema ./internal/owned/ownedv1 ./internal/owned/scope ./spec/... ./docs/...
 
 bench: ## our figures beside the rivals' (installs desktop Chromium and the rivals)
 	@scripts/bench.sh
@@ -35,7 +34,7 @@ torture: ## the full fault counts; evidence goes to docs/evidence/
 	@scripts/torture.sh
 
 fuzz: ## every fuzz target for FUZZTIME (default 10m each); the log goes to docs/evidence/
-	@scripts/fuzz.sh $(or $(FUZZTIME),10m)
+	@mkdir -p docs/evidence && scripts/fuzz.sh $(or $(FUZZTIME),10m) docs/evidence/fuzz.txt
 
 fmt:
 	@gofmt -w cmd internal spec docs web scripts examples

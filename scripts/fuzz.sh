@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 budget=${1:-2000x}
 log=${2:-}
+[[ -z $log ]] || echo "commit $(git rev-parse HEAD), $(date -u +%Y-%m-%d), $budget a target, $(nproc) cores" >"$log"
 failed=0
 grep -rlE '^func Fuzz[A-Z]' --include='*_test.go' cmd internal spec web | sort | while read -r file; do
   pkg=./$(dirname "$file")

@@ -11,4 +11,4 @@ echo "== faults, full counts"
 go test -json -count=1 -p 1 -timeout 120m -run 'Kill|Torture|Race|Fault|Crash' ./internal/store ./internal/audit ./internal/owned/... ./internal/surface/... ./cmd/... |
   go run ./scripts/tally
 echo "== containment"
-bin/chaperone qualify --evidence docs/evidence/containment --write
+bin/chaperone qualify --json --write >docs/evidence/containment.json
