@@ -23,6 +23,7 @@ test: ## everything, with small counts
 	@scripts/test.sh
 
 check: ## the fast subset: formatting, vet, floors and the packages without a browser
+	@scripts/need.sh check
 	@test -z "$$(gofmt -l cmd internal spec docs web scripts examples)" || { gofmt -l cmd internal spec docs web scripts examples; echo "make fmt mends these"; exit 1; }
 	@$(GO) vet ./...
 	@$(GO) test -count=1 ./internal/floors ./internal/canon ./internal/refusal ./internal/ref ./internal/identity ./internal/schema ./internal/owned/ownedv1 ./internal/owned/scope ./spec/... ./docs/...

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a target needs and this machine lacks, from Debian's packages.
-#   scripts/need.sh run|test|bench
+#   scripts/need.sh run|check|test|bench
 # Nothing is started, and nothing that is there already is touched.
 set -euo pipefail
 
@@ -16,8 +16,8 @@ need() { # need COMMAND-OR-PATH PACKAGE…: the packages, unless the command is 
 }
 
 case "${1:-}" in
-  run|test|bench) ;;
-  *) echo "usage: scripts/need.sh run|test|bench" >&2; exit 2 ;;
+  run|check|test|bench) ;;
+  *) echo "usage: scripts/need.sh run|check|test|bench" >&2; exit 2 ;;
 esac
 command -v go >/dev/null || {
   echo "Go 1.26 or newer is missing from PATH: https://go.dev/doc/install" >&2
@@ -30,11 +30,15 @@ command -v go >/dev/null || {
   exit 4
 }
 
-need /usr/lib/chromium/chromium-headless-shell chromium-headless-shell
-need "/usr/share/fonts/truetype/*" fonts-dejavu-core
+if [[ $1 != check ]]; then
+  need /usr/lib/chromium/chromium-headless-shell chromium-headless-shell
+  need "/usr/share/fonts/truetype/*" fonts-dejavu-core
+fi
 if [[ $1 != run ]]; then
+  need node nodejs # runs the page's encoder beside ours
+fi
+if [[ $1 == test || $1 == bench ]]; then
   need "/usr/lib/postgresql/*/bin/initdb" postgresql
-  need node nodejs
   need npm npm
   python3 -c 'import venv, ensurepip' 2>/dev/null || lacking+=(python3-venv)
   need git git

@@ -44,8 +44,9 @@ or the run's own end. It prints one JSON line on standard output when the
 registration is published, and leaves nothing behind.
 
 The registration is good for one handshake within 60 seconds.`,
-		Example: `  chaperone host --engagement acme-2026 --run-id 5f0c9f9e-3c5e-4f0e-9d3e-6f3a2f1f8a11 \
-    --dir ~/.chaperone/run/browser-runs --scope acme.yaml`,
+		Example: `  mkdir -m 700 browser-runs
+  chaperone host --engagement acme-2026 --run-id 5f0c9f9e-3c5e-4f0e-9d3e-6f3a2f1f8a11 \
+    --dir browser-runs --scope acme.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return h.do(cmd.Context()) },
 	}

@@ -3,6 +3,9 @@
 // module comes as the first argument, since this folder knows no paths outside.
 import { createInterface } from "node:readline";
 
+// A page has it; Debian 12's Node 18 keeps it in a module.
+globalThis.crypto ??= (await import("node:crypto")).webcrypto;
+
 const { canonicalize, digest, CanonError } = await import(process.argv[2]);
 // A page gets text from bytes this way; a byte order mark is left in to be refused.
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
