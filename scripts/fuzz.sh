@@ -15,6 +15,9 @@ grep -rlE '^func Fuzz[A-Z]' --include='*_test.go' cmd internal spec web | sort |
     if go test -run='^$' -fuzz="^$target\$" -fuzztime="$budget" "$pkg" >"$out" 2>&1; then
       execs=$(grep -oE 'execs: [0-9]+' "$out" | tail -1 || true)
       line="ok   $pkg $target ${execs:-execs: seed corpus only}"
+    elif grep -q 'context deadline exceeded' "$out" && ! grep -q 'Failing input' "$out"; then
+      # The tool itself sometimes reports the end of its own time as a failure.
+      line="ok   $pkg $target $(grep -oE 'execs: [0-9]+' "$out" | tail -1), ended late"
     else
       failed=1; line="FAIL $pkg $target"; cat "$out"
     fi

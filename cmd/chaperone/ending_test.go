@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -46,6 +47,11 @@ func told(t *testing.T, home string) (state string) {
 
 // However a command is told to end, its run is ended and written down.
 func TestEveryEndIsWrittenDown(t *testing.T) {
+	// Under nohup the commands would inherit an ignored SIGHUP, and outlive it as
+	// they should. A signal that is caught here is theirs by default.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	defer signal.Stop(caught)
 	wait := "js=new Promise(next => setTimeout(next, 60000))"
 	ping := `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n"
 	for name, c := range map[string]struct {
