@@ -40,15 +40,12 @@ fi
 if [[ $1 == test || $1 == bench ]]; then
   need "/usr/lib/postgresql/*/bin/initdb" postgresql
   need npm npm
+  need /usr/lib/chromium/chromium chromium # the box holds it too; the benchmarks' floor
   python3 -c 'import venv, ensurepip' 2>/dev/null || lacking+=(python3-venv)
   need git git
   need gcc gcc # the race detector, and its headers
   need /usr/include/stdlib.h libc6-dev
 fi
-if [[ $1 == bench ]]; then
-  need /usr/lib/chromium/chromium chromium
-fi
-
 if (( ${#lacking[@]} )); then
   command -v apt-get >/dev/null || {
     echo "This system has no apt-get. Install these by its own means, then try again: ${lacking[*]}" >&2
