@@ -42,7 +42,7 @@ func newDoctorCmd(a *app) *cobra.Command {
 		Long: "Tries what Chaperone needs of this machine, a contained browser included, and\n" +
 			"prints what is missing with the command that mends it. Exit 0: all is there;\n" +
 			"4: something is missing.",
-		Example: "  chaperone doctor\n  chaperone doctor --json\n  chaperone doctor --browser /opt/google/chrome/chrome",
+		Example: "  chaperone doctor\n  chaperone doctor --json\n  chaperone doctor --browser /opt/chromium/headless_shell",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if profile {
@@ -52,7 +52,7 @@ func newDoctorCmd(a *app) *cobra.Command {
 			return a.doctor(cmd.Context(), engine)
 		},
 	}
-	cmd.Flags().StringVar(&engine, "browser", "", "the browser's executable `FILE` (default the installed Chromium)")
+	cmd.Flags().StringVar(&engine, "browser", "", "the browser's executable `FILE` (default the installed headless-shell)")
 	cmd.Flags().BoolVar(&profile, "apparmor", false, "print the AppArmor profile that the box needs where user namespaces are restricted")
 	return cmd
 }

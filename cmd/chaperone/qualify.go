@@ -65,7 +65,7 @@ Exit code 0: every vector contained. 5: something leaked, or proved nothing.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&engine, "engine", "", "the browser's executable `FILE` (default the installed Chromium)")
+	f.StringVar(&engine, "engine", "", "the browser's executable `FILE` (default the installed headless-shell)")
 	f.StringVar(&evidence, "evidence", "", "keep each vector's raw record in `DIR`")
 	f.BoolVar(&write, "write", false, "write the containment section of qualification.md")
 	f.StringVar(&pages, "docs", "docs", "`DIR` where --write finds qualification.md")

@@ -14,14 +14,13 @@ const installEngine = "apt-get install -y chromium-headless-shell"
 // UsualEngine is where Debian's package chromium-headless-shell puts the browser.
 const UsualEngine = "/usr/lib/chromium/chromium-headless-shell"
 
-// engines are looked for in this order. Debian's /usr/bin/chromium is none: that
+// engines are looked for in this order. A desktop Chromium is none: it wants a
+// display, and a box has none. Nor is Debian's /usr/bin/chromium: that
 // script adds flags of its own.
 var engines = []string{
 	UsualEngine,
 	"/usr/lib/chromium-browser/chromium-headless-shell",
 	"/usr/lib64/chromium-browser/headless_shell",
-	"/opt/google/chrome/chrome",
-	"/usr/lib/chromium/chromium",
 }
 
 // FindEngine answers the engine's executable: path if one is given, else the first
@@ -36,7 +35,7 @@ func FindEngine(path string) (string, error) {
 			return found, nil
 		}
 	}
-	return "", &Missing{What: "no Chromium is installed", Mend: installEngine}
+	return "", &Missing{What: "no headless Chromium is installed", Mend: installEngine}
 }
 
 // checkEngine resolves a path to a program that a box can execute. A wrapper
