@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"chaperone/internal/refusal"
 )
 
@@ -134,6 +136,9 @@ func (b *Box) readReports() {
 	buf, oob := make([]byte, 4096), make([]byte, 256)
 	for {
 		n, oobn, _, _, err := b.wires.control.ReadMsgUnix(buf, oob)
+		if errors.Is(err, unix.ECONNRESET) {
+			continue // told once, where stage one ended with stage two's order unread; what it said comes after
+		}
 		if err != nil || n == 0 {
 			return // the init is gone, which is told by its exit
 		}
