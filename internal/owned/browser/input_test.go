@@ -102,7 +102,7 @@ func TestCaseClickRefuses(t *testing.T) {
 	}
 	d.fail(5*time.Second, ownedv1.Click{Selector: "#off", TimeoutMS: 200}, refusal.TimedOut)
 	d.fail(5*time.Second, ownedv1.Click{Selector: "#gone", TimeoutMS: 200}, refusal.TimedOut)
-	d.fail(5*time.Second, ownedv1.Click{Selector: "#absent", TimeoutMS: 200}, refusal.NotFound)
+	d.fail(5*time.Second, ownedv1.Click{Selector: "#absent", TimeoutMS: 2000}, refusal.NotFound) // long enough for one look anywhere
 	d.fail(5*time.Second, ownedv1.Click{Selector: "a[[", TimeoutMS: 200}, refusal.Failed)
 	f = d.fail(300*time.Millisecond, ownedv1.Click{Selector: "#off"}, refusal.TimedOut)
 	if f.Code != refusal.BrowserTimeout {
