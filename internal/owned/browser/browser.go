@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -70,6 +71,9 @@ func Open(ctx context.Context, config Config) (*Browser, error) {
 		b.ended()
 	})
 	if err := b.prepare(ctx); err != nil {
+		if errors.Is(err, refusal.NoBrowser) {
+			err = b.conn.cause() // who waited was told that it is gone, and not why
+		}
 		b.Close()
 		return nil, fmt.Errorf("opening the browser: %w", err)
 	}
