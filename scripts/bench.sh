@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Our figures beside the rivals', on this machine, in one run.
 #   scripts/bench.sh [OUT]     OUT: a folder for the raw figures (default out/bench)
-# RUNS (3), ONLY (server names) and PARTS (speed,memory,endings,cancel) narrow it.
+# RUNS (3), N (50), ONLY (server names) and PARTS (speed,memory,endings,cancel) narrow it.
 # The machine should be idle: ratios are taken within a run, but they still are
 # measurements.
 set -euo pipefail
@@ -26,12 +26,13 @@ if [[ ! -d $cache/node/node_modules/agent-browser ]]; then
   chmod +x "$cache"/node/node_modules/agent-browser/bin/agent-browser-linux-x64
 fi
 (cd bench/peers && go build -o "$cache/peerbench" .)
-cp bench/peers/servers.json "$cache/"
+# Each server runs in a folder of its own, so the rivals' paths must be absolute.
+sed "s|\"node/node_modules|\"$cache/node/node_modules|" bench/peers/servers.json >"$cache/servers.json"
 export PATH="$PWD/bin:$PATH"
 cd "$cache"
 work=$(mktemp -d /tmp/pb.XXXX)
 trap 'rm -rf "$work"' EXIT
 echo "-- floor: desktop Chromium, what a user would otherwise run"
-./peerbench -runs "${RUNS:-3}" -only "${ONLY:-}" -parts "${PARTS:-speed,memory,endings,cancel}" -hang 0 -work "$work" -out "$out/desktop.json" | tee "$out/desktop.md"
+./peerbench -runs "${RUNS:-3}" -n "${N:-50}" -only "${ONLY:-}" -parts "${PARTS:-speed,memory,endings,cancel}" -hang 0 -work "$work" -out "$out/desktop.json" | tee "$out/desktop.md"
 echo "-- floor: headless-shell, our own engine bare"
 ./peerbench -runs "${RUNS:-3}" -only ours -parts speed,memory -floor /usr/lib/chromium/chromium-headless-shell -work "$work" -out "$out/engine.json" | tee "$out/engine.md"
