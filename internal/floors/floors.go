@@ -12,12 +12,12 @@ package floors
 // Floors, lowest first. A package imports only packages of lower floors, and
 // packages of its own floor only where [siblings] declares the edge.
 var floors = []struct{ name, packages string }{
-	{"wire contract", "spec docs web internal/canon internal/refusal internal/ref internal/identity internal/schema internal/owned/ownedv1 internal/owned/scope"},
-	{"durable authority", "internal/store internal/audit internal/owned/run"},
-	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client internal/owned/corpus"},
-	{"surface", "internal/surface/runsock internal/surface/mcp"},
-	{"composition", "cmd/chaperone"},
-	{"test kit", "internal/storetest internal/sitetest internal/leaktest internal/floors"},
+	{"wire contract", "spec docs web internal/canon internal/refusal internal/ref internal/identity internal/schema internal/owned/ownedv1 internal/owned/scope internal/portal/tool"},
+	{"durable authority", "internal/store internal/audit internal/owned/run internal/session internal/credential internal/oauth internal/portal/ledger internal/portal/item"},
+	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client internal/owned/corpus internal/owned/fleet internal/oidc internal/idp internal/portal/source internal/portal/operation"},
+	{"surface", "internal/surface/guard internal/surface/runsock internal/surface/mcp internal/surface/rest internal/surface/site"},
+	{"composition", "internal/node cmd/chaperone"},
+	{"test kit", "internal/storetest internal/sitetest internal/idptest internal/pagetest internal/leaktest internal/floors"},
 }
 
 // siblings are the imports allowed within one floor: "importer" -> "imported…".
@@ -32,6 +32,18 @@ var siblings = map[string]string{
 	"internal/owned/run":     "internal/store internal/audit",
 	"internal/owned/corpus":  "internal/owned/jail internal/owned/proxy internal/owned/browser",
 	"internal/owned/host":    "internal/owned/jail internal/owned/proxy internal/owned/browser",
+	"internal/owned/fleet":   "internal/owned/jail internal/owned/proxy internal/owned/browser",
+	"internal/portal/tool":   "internal/refusal internal/canon internal/schema",
+	"internal/session":       "internal/store internal/audit",
+	"internal/credential":    "internal/store internal/audit",
+	"internal/oauth":         "internal/store internal/audit",
+	"internal/portal/ledger": "internal/store internal/audit",
+	"internal/portal/item":   "internal/store internal/audit",
+
+	"internal/portal/operation": "internal/portal/source",
+	"internal/surface/mcp":      "internal/surface/guard",
+	"internal/surface/rest":     "internal/surface/guard",
+	"internal/surface/site":     "internal/surface/guard",
 }
 
 // hidden names packages that whole floors may not see, whatever the order.
@@ -42,9 +54,9 @@ var hidden = map[string][]string{
 // allowed names what only some packages may import, and which those are. An
 // entry that ends in / stands for everything below it.
 var allowed = map[string]string{
-	"os/exec":      "internal/owned/jail cmd/ internal/storetest internal/sitetest",
+	"os/exec":      "internal/owned/jail cmd/ internal/storetest internal/sitetest internal/idptest internal/pagetest",
 	"flag":         "cmd/",
-	"database/sql": "internal/store internal/audit internal/owned/run internal/storetest",
+	"database/sql": "internal/store internal/audit internal/owned/run internal/session internal/credential internal/oauth internal/portal/ledger internal/portal/item internal/storetest",
 	"plugin":       "",
 	"unsafe":       "internal/owned/jail",
 }
