@@ -104,3 +104,28 @@ const (
 	NothingVerified Code = "nothing_verified" // an empty log proves nothing
 	Tampered        Code = "tampered"         // the log doesn't verify
 )
+
+// Codes of signing in and of the owner's own requests (spec/portal-tools.md,
+// spec/attended-control.md section 4).
+const (
+	SessionExpired Code = "session_expired"  // 401: no session, or one that has ended
+	OtherPerson    Code = "other_person"     // the step-up answered for somebody else
+	StepUpRequired Code = "step_up_required" // 403: a fresh, strong sign-in is needed
+	CSRFDenied     Code = "csrf_denied"      // 403: no or a wrong CSRF token
+	OriginDenied   Code = "origin_denied"    // 403: another Origin, or none
+)
+
+// Codes of a sign-in that wasn't accepted. They tell which check failed, for the
+// operator; the page says only that it didn't work.
+const (
+	BadState      Code = "bad_state"      // a redirect's state that nobody began, or another browser's
+	BadIssuer     Code = "bad_issuer"     // the iss parameter or claim isn't the provider's
+	BadToken      Code = "bad_token"      // signature, algorithm, audience, azp, nonce or expiry
+	BadACR        Code = "bad_acr"        // the level isn't one that is accepted
+	BadAuthTime   Code = "bad_auth_time"  // absent, no whole seconds, too old, or before the flow
+	ProviderError Code = "provider_error" // the provider refused, or answered nothing usable
+	Inactive      Code = "inactive"       // introspection says that the token is no longer good
+	BadCredential Code = "bad_credential" // a passkey, recovery code or link that isn't accepted
+	Locked        Code = "locked"         // too many wrong attempts; later again
+	Disabled      Code = "disabled"       // the person may not sign in any more
+)
