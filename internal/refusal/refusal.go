@@ -55,6 +55,7 @@ const (
 	SentUnconfirmed Code = "sent_unconfirmed" // sent, but nothing tells whether it took effect
 	Failed          Code = "failed"           // anything else
 	Cancelled       Code = "cancelled"        // stopped at the caller's wish
+	Paused          Code = "paused"           // a person has paused the browser
 )
 
 // Codes of a scope decision (section 4).
@@ -126,6 +127,12 @@ const (
 	ProviderError Code = "provider_error" // the provider refused, or answered nothing usable
 	Inactive      Code = "inactive"       // introspection says that the token is no longer good
 	BadCredential Code = "bad_credential" // a passkey, recovery code or link that isn't accepted
-	Locked        Code = "locked"         // too many wrong attempts; later again
 	Disabled      Code = "disabled"       // the person may not sign in any more
+)
+
+// Reasons for which a session ended.
+const (
+	SignedOut Code = "signed_out" // by the person
+	LoggedOut Code = "logged_out" // by the provider's word
+	Revoked   Code = "revoked"    // by the person, from another session
 )
