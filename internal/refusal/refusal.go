@@ -136,3 +136,11 @@ const (
 	LoggedOut Code = "logged_out" // by the provider's word
 	Revoked   Code = "revoked"    // by the person, from another session
 )
+
+// Codes of bearer authorization (spec/portal-tools.md, section 3).
+const (
+	BadRedirect       Code = "bad_redirect"       // a redirect URI that no client may have, or not this one
+	BadResource       Code = "bad_resource"       // a token for another resource than this server's
+	InsufficientScope Code = "insufficient_scope" // the token lacks a scope that the tool needs
+	HeaderMismatch    Code = "header_mismatch"    // a header tells another thing than the body
+)
