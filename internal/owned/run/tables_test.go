@@ -8,7 +8,8 @@ import (
 )
 
 // TestStatesPage compares docs/states.md with the tables that the code moves by:
-// each move has its row, and there is no other row.
+// each move has its row, and there is no other row in the sections of a run and an
+// action.
 func TestStatesPage(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/states.md")
 	if err != nil {
@@ -25,10 +26,14 @@ func TestStatesPage(t *testing.T) {
 	for _, s := range settles {
 		want[fmt.Sprintf("| %s | %s |", s.from, s.to)] = true
 	}
-	rows, inMoves := 0, false
+	rows, inMoves, ours := 0, false, false
 	for line := range strings.Lines(string(page)) {
 		line = strings.TrimSpace(line)
+		if title, ok := strings.CutPrefix(line, "## "); ok {
+			ours = title == "A run" || title == "An action"
+		}
 		switch {
+		case !ours:
 		case line == "| verb | from | to |" || line == "| from | to |":
 			inMoves = true
 		case !strings.HasPrefix(line, "|"):
