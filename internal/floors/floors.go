@@ -17,7 +17,7 @@ var floors = []struct{ name, packages string }{
 	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client internal/owned/corpus internal/owned/fleet internal/oidc internal/idp internal/portal/source internal/portal/operation"},
 	{"surface", "internal/surface/guard internal/surface/runsock internal/surface/mcp internal/surface/rest internal/surface/site"},
 	{"composition", "internal/node cmd/chaperone"},
-	{"test kit", "internal/storetest internal/sitetest internal/idptest internal/pagetest internal/leaktest internal/floors"},
+	{"test kit", "internal/storetest internal/sitetest internal/idptest internal/pagetest internal/sourcetest internal/leaktest internal/floors"},
 }
 
 // siblings are the imports allowed within one floor: "importer" -> "imported…".
@@ -32,7 +32,7 @@ var siblings = map[string]string{
 	"internal/owned/run":     "internal/store internal/audit",
 	"internal/owned/corpus":  "internal/owned/jail internal/owned/proxy internal/owned/browser",
 	"internal/owned/host":    "internal/owned/jail internal/owned/proxy internal/owned/browser",
-	"internal/owned/fleet":   "internal/owned/jail internal/owned/proxy internal/owned/browser",
+	"internal/owned/fleet":   "internal/owned/host internal/owned/browser",
 	"internal/portal/tool":   "internal/refusal internal/canon internal/schema",
 	"internal/session":       "internal/store internal/audit",
 	"internal/credential":    "internal/store internal/audit",
@@ -54,7 +54,7 @@ var hidden = map[string][]string{
 // allowed names what only some packages may import, and which those are. An
 // entry that ends in / stands for everything below it.
 var allowed = map[string]string{
-	"os/exec":      "internal/owned/jail cmd/ internal/storetest internal/sitetest internal/idptest internal/pagetest",
+	"os/exec":      "internal/owned/jail cmd/ internal/storetest internal/sitetest internal/idptest internal/pagetest internal/sourcetest",
 	"flag":         "cmd/",
 	"database/sql": "internal/store internal/audit internal/owned/run internal/session internal/credential internal/oauth internal/portal/ledger internal/portal/item internal/storetest",
 	"plugin":       "",
