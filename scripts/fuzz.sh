@@ -1,29 +1,36 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the tree, one after another.
+# Runs every fuzz target of the tree.
 #   scripts/fuzz.sh BUDGET [LOG]      BUDGET as go test's -fuzztime: 2000x, 10m
+# JOBS (1) targets at once, each with its share of the cores; ONLY narrows the
+# targets to those whose package and name match an expression.
 # Prints a line a target with its executions; fails when a target finds a fault.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-budget=${1:-2000x}
+export budget=${1:-2000x}
 log=${2:-}
-[[ -z $log ]] || echo "commit $(git rev-parse HEAD), $(date -u +%Y-%m-%d), $budget a target, $(nproc) cores" >"$log"
-failed=0
+jobs=${JOBS:-1}
+export workers=$(( $(nproc) / jobs > 0 ? $(nproc) / jobs : 1 ))
+[[ -z $log ]] || echo "commit $(git rev-parse HEAD), $(date -u +%Y-%m-%d), $budget a target, $jobs at once on $(nproc) cores" >"$log"
+
+one() { # one PACKAGE TARGET
+  local out status=0
+  out=$(mktemp)
+  if go test -run='^$' -fuzz="^$2\$" -fuzztime="$budget" -parallel="$workers" "$1" >"$out" 2>&1; then
+    execs=$(grep -oE 'execs: [0-9]+' "$out" | tail -1 || true)
+    echo "ok   $1 $2 ${execs:-execs: seed corpus only}"
+  elif grep -q 'context deadline exceeded' "$out" && ! grep -q 'Failing input' "$out"; then
+    # The tool itself sometimes reports the end of its own time as a failure.
+    echo "ok   $1 $2 $(grep -oE 'execs: [0-9]+' "$out" | tail -1), ended late"
+  else
+    echo "FAIL $1 $2"
+    cat "$out" >&2
+    status=255 # xargs starts no other one
+  fi
+  rm -f "$out"
+  return $status
+}
+export -f one
+
 grep -rlE '^func Fuzz[A-Z]' --include='*_test.go' cmd internal spec web | sort | while read -r file; do
-  pkg=./$(dirname "$file")
-  for target in $(sed -nE 's/^func (Fuzz[A-Za-z0-9_]+)\(.*/\1/p' "$file"); do
-    out=$(mktemp)
-    if go test -run='^$' -fuzz="^$target\$" -fuzztime="$budget" "$pkg" >"$out" 2>&1; then
-      execs=$(grep -oE 'execs: [0-9]+' "$out" | tail -1 || true)
-      line="ok   $pkg $target ${execs:-execs: seed corpus only}"
-    elif grep -q 'context deadline exceeded' "$out" && ! grep -q 'Failing input' "$out"; then
-      # The tool itself sometimes reports the end of its own time as a failure.
-      line="ok   $pkg $target $(grep -oE 'execs: [0-9]+' "$out" | tail -1), ended late"
-    else
-      failed=1; line="FAIL $pkg $target"; cat "$out"
-    fi
-    rm -f "$out"
-    echo "$line"
-    [[ -z $log ]] || echo "$line" >>"$log"
-    (( ! failed )) || exit 1
-  done
-done
+  sed -nE "s|^func (Fuzz[A-Za-z0-9_]+)\\(.*|./$(dirname "$file") \\1|p" "$file"
+done | { grep -E "${ONLY:-.}" || true; } | xargs -P "$jobs" -L 1 bash -c 'one "$@"' one | { if [[ -n $log ]]; then tee -a "$log"; else cat; fi; }

@@ -101,6 +101,7 @@ const (
 	Expired         Code = "expired"          // past its expiry
 	NewerDatabase   Code = "newer_database"   // written by a newer version
 	DatabaseBusy    Code = "database_busy"    // another process holds it
+	NotReviewed     Code = "not_reviewed"     // the operator has not reviewed it yet
 	OlderDatabase   Code = "older_database"   // lacks a table; serve migrates it
 	NothingVerified Code = "nothing_verified" // an empty log proves nothing
 	Tampered        Code = "tampered"         // the log doesn't verify

@@ -1,0 +1,145 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"chaperone/internal/refusal"
+)
+
+// Times of one server.
+const (
+	drainTime  = 20 * time.Second // for calls in flight, once it is told to end
+	repairTime = 30 * time.Second // between two looks for what a crash left
+)
+
+// Limits of one HTTP connection.
+const (
+	headerTime = 10 * time.Second
+	idleTime   = 2 * time.Minute
+	maxHeader  = 32 << 10
+)
+
+// health answers /healthz and /readyz. It is what a load balancer asks.
+type health struct{ ready atomic.Bool }
+
+func (h *health) live(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
+
+func (h *health) serving(w http.ResponseWriter, _ *http.Request) {
+	if !h.ready.Load() {
+		http.Error(w, "ending", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ready")
+}
+
+// Serve listens and answers until ctx is done, and then ends in order. It closes
+// the node.
+func (n *Node) Serve(ctx context.Context) error {
+	listener, err := n.listen()
+	if err != nil {
+		return errors.Join(err, n.Close(context.WithoutCancel(ctx)))
+	}
+	// Streams outlive their request's answer, so they get a context of their own,
+	// which ends when the drain does.
+	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
+	server := &http.Server{
+		Handler: n.handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return streams },
+		ErrorLog:    log.New(discard{}, "", 0), // a peer's bad TLS or early leave is no news
+	}
+	var tasks sync.WaitGroup
+	background, stop := context.WithCancel(ctx)
+	n.background(background, &tasks)
+	failed := make(chan error, 1)
+	tasks.Go(func() { failed <- server.Serve(listener) })
+	n.health.ready.Store(true)
+	select {
+	case <-ctx.Done():
+		err = nil
+	case err = <-failed:
+	}
+	n.health.ready.Store(false)
+	stop()
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	time.AfterFunc(drainTime/2, endStreams)
+	if ended := server.Shutdown(drain); ended != nil {
+		endStreams()
+		server.Close()
+	}
+	endStreams()
+	tasks.Wait()
+	return errors.Join(err, n.Close(context.WithoutCancel(ctx)))
+}
+
+// discard drops what net/http says of single connections.
+type discard struct{}
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// listen opens the one port, with TLS where the configuration has a certificate.
+func (n *Node) listen() (net.Listener, error) {
+	l, err := net.Listen("tcp", n.config.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w; another server may be running there, or set listen in chaperone.yaml", err)
+	}
+	if n.config.TLSCert == "" {
+		return l, nil
+	}
+	pair, err := tls.LoadX509KeyPair(n.config.TLSCert, n.config.TLSKey)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("tls_cert and tls_key: %w", err), l.Close())
+	}
+	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}), nil
+}
+
+// background repairs what a crash left and drops what time has ended, now and then
+// again, until ctx is done.
+func (n *Node) background(ctx context.Context, tasks *sync.WaitGroup) {
+	tasks.Go(func() {
+		tick := time.NewTicker(repairTime)
+		defer tick.Stop()
+		for {
+			n.repair(ctx)
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// repair is one round. Each part is safe to fail: the next round does it again, and
+// a database that is gone is told by everything else.
+func (n *Node) repair(ctx context.Context) {
+	for _, f := range []func(context.Context) error{
+		n.desk.Repair, n.ledger.Sweep, n.sessions.Sweep, n.tokens.Sweep,
+		func(ctx context.Context) error { _, err := n.runs.Recover(ctx); return err },
+	} {
+		if err := f(ctx); err != nil && ctx.Err() == nil && refusal.Of(err) != refusal.DatabaseBusy {
+			log.Printf("background: %s", refusal.Of(err))
+		}
+	}
+}
+
+// proxies reads behind_proxy.
+func (n *Node) proxies() []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range n.config.BehindProxy {
+		if prefix, err := proxyPrefix(p); err == nil { // checked when it was read
+			out = append(out, prefix)
+		}
+	}
+	return out
+}

@@ -1,0 +1,81 @@
+package node
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"chaperone/internal/refusal"
+	"chaperone/internal/session"
+	"chaperone/internal/surface/guard"
+	"chaperone/internal/surface/mcp"
+	"chaperone/internal/surface/rest"
+	"chaperone/internal/surface/site"
+)
+
+// openSurfaces makes the one handler: the table of routes, and the pages beside it.
+func (n *Node) openSurfaces(ctx context.Context) error {
+	yes := consents{mcp.Consents{Tokens: n.tokens, Ledger: n.ledger}}
+	authorization, err := mcp.NewAuthorization(mcp.AuthorizationConfig{Consents: yes.Consents, Origin: n.config.PublicOrigin})
+	if err != nil {
+		return err
+	}
+	pages, err := site.New(site.Config{Origin: n.config.PublicOrigin})
+	if err != nil {
+		return err
+	}
+	served := mcp.NewHTTP(mcp.HTTPConfig{
+		Tokens: n.tokens, Origin: n.config.PublicOrigin, Version: n.version,
+		Offers: []mcp.Offer{mcp.NewAccount(n.desk, n.ledger)},
+	})
+	routes := rest.Routes(rest.Config{
+		Origin: n.config.PublicOrigin, Issuer: n.party.Issuer, Sessions: n.sessions, Provider: n.party, Credentials: n.credentials,
+		Desk: n.desk, Ledger: n.ledger, Tokens: n.tokens, Consents: yes, Fleet: n.fleet, Runs: n.runs,
+		Database: n.db, Tenant: Tenant, Log: n.log, Checkpoints: n.config.Audit.Checkpoints, AuditKey: n.config.Audit.Key,
+		BrowserDenied: n.browserDenied(),
+	})
+	routes = append(routes, authorization.Routes()...)
+	routes = append(routes, n.ownRoutes(served)...)
+	n.handler = guard.New(guard.Config{
+		Origin: n.config.PublicOrigin, Proxies: n.proxies(), Sessions: n.sessions, Tokens: n.tokens, Plain: pages,
+	}, routes...)
+	// A session that ends takes what its page was allowed with it, however it ended.
+	n.sessions.OnEnd(func(s session.Session) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		// Whoever reads the grant finds its session ended too, so a failure here
+		// opens nothing; the sweep brings it about.
+		_ = n.ledger.EndSession(ctx, s.ID)
+	})
+	return nil
+}
+
+// ownRoutes are those that judge their callers for themselves: sign-in, the
+// provider, MCP, and what a load balancer asks.
+func (n *Node) ownRoutes(served http.Handler) []guard.Route {
+	routes := []guard.Route{
+		{Method: "GET", Path: "/auth/login", Who: guard.Nobody, Handler: n.party.SignIn},
+		{Method: "GET", Path: "/auth/callback", Who: guard.Nobody, Handler: n.party.Callback},
+		{Method: "POST", Path: "/auth/backchannel-logout", Who: guard.Nobody, Handler: n.party.BackChannel},
+		{Method: "GET", Path: "/healthz", Who: guard.Itself, Handler: n.health.live},
+		{Method: "GET", Path: "/readyz", Who: guard.Itself, Handler: n.health.serving},
+	}
+	for _, method := range []string{"POST", "GET", "DELETE"} {
+		routes = append(routes, guard.Route{Method: method, Path: "/mcp", Who: guard.Itself, Body: 4<<20 + 1, Handler: served.ServeHTTP})
+	}
+	if n.provider != nil {
+		for _, method := range []string{"GET", "POST"} {
+			routes = append(routes, guard.Route{Method: method, Path: "/idp/", Who: guard.Nobody, Handler: n.provider.ServeHTTP})
+		}
+	}
+	return routes
+}
+
+// browserDenied says why pages may offer no tools here, "" where they may: on an
+// origin that anybody reaches, somebody has to have reviewed that first.
+func (n *Node) browserDenied() string {
+	if n.config.Public() && n.config.Reviewed.By == "" {
+		return string(refusal.NotReviewed)
+	}
+	return ""
+}
