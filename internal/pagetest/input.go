@@ -1,0 +1,86 @@
+package pagetest
+
+import "strings"
+
+// Click presses the pointer's main button on the middle of an element that is on
+// view, after it has been scrolled to.
+func (p *Page) Click(selector string) {
+	p.t.Helper()
+	p.ClickOn("document.querySelector(" + Quote(selector) + ")")
+}
+
+// ClickText clicks the button, link or option whose words are these.
+func (p *Page) ClickText(words string) {
+	p.t.Helper()
+	p.ClickOn(byText(words))
+}
+
+func byText(words string) string {
+	return `[...document.querySelectorAll('button, a, [role=option], label')].filter(e => e.checkVisibility() && e.innerText.trim() === ` + Quote(words) + `).pop()`
+}
+
+// ClickOn clicks the element that an expression answers.
+func (p *Page) ClickOn(expression string) {
+	p.t.Helper()
+	p.Wait("(" + expression + ")?.checkVisibility()")
+	var at struct{ X, Y float64 }
+	var raw map[string]float64
+	p.Eval(`(() => { const e = `+expression+`; e.scrollIntoView({block: "center", inline: "center", behavior: "instant"}); const r = e.getBoundingClientRect(); return {x: r.x + r.width / 2, y: r.y + r.height / 2}; })()`, &raw)
+	at.X, at.Y = raw["x"], raw["y"]
+	p.Do("Input.dispatchMouseEvent", object{"type": "mouseMoved", "x": at.X, "y": at.Y}, nil)
+	for _, kind := range []string{"mousePressed", "mouseReleased"} {
+		p.Do("Input.dispatchMouseEvent", object{"type": kind, "x": at.X, "y": at.Y, "button": "left", "clickCount": 1}, nil)
+	}
+}
+
+// keys are those with a name of their own: code, number, and the text they make.
+var keys = map[string]struct {
+	code string
+	vk   int
+	text string
+}{
+	"Enter": {"Enter", 13, "\r"}, "Tab": {"Tab", 9, ""}, "Escape": {"Escape", 27, ""}, " ": {"Space", 32, " "},
+	"ArrowDown": {"ArrowDown", 40, ""}, "ArrowUp": {"ArrowUp", 38, ""}, "Backspace": {"Backspace", 8, ""},
+}
+
+// Press presses and lets go a key, "Tab", "Shift+Tab", "Control+k", "?".
+func (p *Page) Press(key string) {
+	p.t.Helper()
+	modifiers := 0
+	for name, bit := range map[string]int{"Shift+": 8, "Control+": 2, "Meta+": 4, "Alt+": 1} {
+		if rest, ok := strings.CutPrefix(key, name); ok && rest != "" {
+			key, modifiers = rest, modifiers|bit
+		}
+	}
+	params := object{"key": key, "modifiers": modifiers}
+	text := key
+	if k, ok := keys[key]; ok {
+		params["code"], params["windowsVirtualKeyCode"], text = k.code, k.vk, k.text
+	} else {
+		params["windowsVirtualKeyCode"] = int(strings.ToUpper(key)[0])
+	}
+	down := object{"type": "rawKeyDown"}
+	if text != "" && modifiers&^8 == 0 {
+		down = object{"type": "keyDown", "text": text}
+	}
+	for name, v := range params {
+		down[name] = v
+	}
+	p.Do("Input.dispatchKeyEvent", down, nil)
+	params["type"] = "keyUp"
+	p.Do("Input.dispatchKeyEvent", params, nil)
+}
+
+// Type puts text where the focus is, as an input method does.
+func (p *Page) Type(text string) {
+	p.t.Helper()
+	p.Do("Input.insertText", object{"text": text}, nil)
+}
+
+// Fill focuses a field and puts text into it.
+func (p *Page) Fill(selector, text string) {
+	p.t.Helper()
+	p.Wait("document.querySelector(" + Quote(selector) + ")")
+	p.Eval("document.querySelector("+Quote(selector)+").focus()", nil)
+	p.Type(text)
+}

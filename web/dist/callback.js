@@ -1,0 +1,1 @@
+function n(s){return document.querySelector(`meta[name="${s}"]`)?.getAttribute("content")??""}var e=n("session-key"),t=n("next");/^[0-9a-f]{64}$/.test(e)&&localStorage.setItem("chaperone.key",e);var o=new BroadcastChannel("chaperone");o.postMessage({kind:"session"});o.close();location.replace(/^\/(?![/\\])/.test(t)?t:"/");

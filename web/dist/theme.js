@@ -1,0 +1,1 @@
+try{let e=localStorage.getItem("chaperone.theme");(e==="light"||e==="dark")&&(document.documentElement.dataset.theme=e);let t=localStorage.getItem("chaperone.language");document.documentElement.lang=t==="es"||t==="en"?t:navigator.language.startsWith("es")?"es":"en"}catch{}

@@ -1,0 +1,173 @@
+// Settings: passkeys and recovery codes of the built-in provider, the sessions
+// that are signed in, language, theme and keyboard shortcuts.
+
+import { call, leave, session } from "../portal/account.js";
+import type { Place } from "../portal/router.js";
+import { render } from "../portal/router.js";
+import { withStepUp } from "../portal/stepup.js";
+import { tell } from "../portal/tabs.js";
+import { ago, count, language, languages, moment, setLanguage, text, textOf, type Language } from "../text/text.js";
+import { setShortcuts, shortcutsOn } from "../portal/keys.js";
+import { setTheme, theme, themes, type Theme } from "../portal/theming.js";
+import { confirm, openDialog } from "../ui/dialog.js";
+import { fill, h, type Child } from "../ui/dom.js";
+import { foreign, plain } from "../ui/marked.js";
+import { badge, busy, button, empty, field, heading, load, problem, section, toastProblem } from "../ui/parts.js";
+import { toast } from "../ui/toast.js";
+import { showOnce } from "./connections.js";
+
+export function settings(place: Place): void {
+  const own = session();
+  place.root.append(heading(text("settings.title"), null, own && [text("settings.signed"), " ", foreign(own.person.name)]),
+    own?.provider.built_in === true ? passkeySection(place) : section(text("passkeys.title"), h("p", null, text("passkeys.elsewhere"), " ", h("code", null, own?.provider.issuer ?? ""))),
+    sessionSection(place), appearance());
+}
+
+interface Passkey {
+  id: string;
+  name: string;
+  created_ms: number;
+  used_ms?: number;
+  synced?: boolean;
+}
+
+function passkeySection(place: Place): HTMLElement {
+  const list = h("div");
+  const show = (): void => void load(list, place.signal, () => call<{ passkeys: Passkey[]; codes_left?: number }>("GET", "/api/passkeys", undefined, { signal: place.signal }), (got) => [passkeyList(got.passkeys, show), got.codes_left !== undefined && h("p", { class: "hint" }, count("recovery.left", got.codes_left))]);
+  show();
+  return section(text("passkeys.title"), h("p", { class: "hint" }, text("passkeys.lead")), list,
+    h("div", { class: "actions" }, button(text("passkeys.add"), () => addPasskey(show), { icon: "key" }), button(text("recovery.new"), () => newCodes(), { icon: "refresh" })));
+}
+
+function passkeyList(all: readonly Passkey[], changed: () => void): Child {
+  if (all.length === 0) return empty("key", text("passkeys.empty"), text("passkeys.empty.next"));
+  return h("ul", { class: "rows" }, all.map((p) => h("li", { class: "row" },
+    h("div", { class: "grow" }, h("p", { class: "row-title" }, foreign(p.name), p.synced === true && [" ", badge(text("passkeys.synced"))]), h("p", { class: "sub" }, text("apps.created", { when: moment(p.created_ms) }), p.used_ms ? [" · ", text("apps.used", { when: ago(p.used_ms) })] : null)),
+    button(text("passkeys.remove"), () => removePasskey(p, changed), { icon: "trash", class: "danger", describe: text("passkeys.remove.describe", { name: plain(p.name) }) }))));
+}
+
+async function removePasskey(p: Passkey, changed: () => void): Promise<void> {
+  if (!(await confirm(text("passkeys.remove.title"), [h("p", null, foreign(p.name)), h("p", null, text("passkeys.remove.why"))], text("passkeys.remove")))) return;
+  try {
+    const done = await withStepUp(() => call("DELETE", `/api/passkeys/${encodeURIComponent(p.id)}`));
+    if (done === undefined) return;
+    toast(text("passkeys.removed"));
+    changed();
+  } catch (error) {
+    toastProblem(error);
+  }
+}
+
+async function addPasskey(changed: () => void): Promise<void> {
+  const name = h("input", { type: "text", required: true, maxlength: 100, autocomplete: "off", autofocus: true });
+  const wrong = h("div");
+  const send: HTMLButtonElement = h("button", { type: "submit", class: "primary" }, text("passkeys.add"));
+  const act = async (): Promise<void> => {
+    try {
+      const done = await withStepUp(() => enrol(name.value.trim()));
+      if (done === undefined) return;
+      dialog.close();
+      toast(text("passkeys.added"));
+      changed();
+    } catch (error) {
+      fill(wrong, problem(error));
+    }
+  };
+  const form = h("form", { on: { submit: (event) => { event.preventDefault(); void busy(send, act); } } },
+    field(text("passkeys.name"), name, text("passkeys.name.hint")), wrong,
+    h("div", { class: "actions" }, h("button", { type: "button", on: { click: () => dialog.close() } }, text("dialog.cancel")), send));
+  const dialog = openDialog(text("passkeys.add"), [form], "small");
+  await dialog.closed;
+}
+
+async function enrol(name: string): Promise<true> {
+  const { options } = await call<{ options: { publicKey?: PublicKeyCredentialCreationOptionsJSON } & PublicKeyCredentialCreationOptionsJSON }>("POST", "/api/passkeys/begin", {});
+  const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(options.publicKey ?? options);
+  const made = await navigator.credentials.create({ publicKey });
+  await call("POST", "/api/passkeys/finish", { name, response: (made as PublicKeyCredential).toJSON() as unknown });
+  return true;
+}
+
+async function newCodes(): Promise<void> {
+  if (!(await confirm(text("recovery.new"), text("recovery.why"), text("recovery.go"), "primary"))) return;
+  try {
+    const made = await withStepUp(() => call<{ codes: string[] }>("POST", "/api/recovery-codes", {}));
+    if (made !== undefined) await showOnce(made.codes.join("\n"), text("recovery.once"), text("recovery.once.what"));
+  } catch (error) {
+    toastProblem(error);
+  }
+}
+
+interface Row {
+  session: string;
+  current: boolean;
+  created_ms: number;
+  used_ms: number;
+  ends_ms: number;
+  agent: string;
+  acr: string;
+}
+
+function sessionSection(place: Place): HTMLElement {
+  const list = h("div");
+  const show = (): void => void load(list, place.signal, () => call<{ sessions: Row[] }>("GET", "/api/sessions", undefined, { signal: place.signal }), (got) => sessionList(got.sessions, show));
+  show();
+  return section(text("sessions.title"), list);
+}
+
+function sessionList(all: readonly Row[], changed: () => void): Child {
+  const others = all.filter((s) => !s.current).length;
+  return [
+    h("ul", { class: "rows" }, all.map((s) => h("li", { class: "row" },
+      h("div", { class: "grow" }, h("p", { class: "row-title" }, foreign(s.agent === "" ? "—" : s.agent), " ", s.current && badge(text("sessions.current"), "good")),
+        h("p", { class: "sub" }, text("sessions.since", { when: moment(s.created_ms) }), " · ", text("apps.used", { when: ago(s.used_ms) }), " · ", textOf("acr", s.acr.replace(/^urn:chaperone:/, ""), "acr.other"))),
+      s.current ? button(text("signout"), () => signOut(), { icon: "signout" }) : button(text("sessions.end"), () => end(s, changed), { icon: "close", class: "danger" })))),
+    others > 0 && h("div", { class: "actions" }, button(text("sessions.others"), () => endOthers(changed), { class: "danger" })),
+  ];
+}
+
+async function end(s: Row, changed: () => void): Promise<void> {
+  if (!(await confirm(text("sessions.end.title"), [h("p", null, foreign(s.agent)), h("p", null, text("sessions.end.why"))], text("sessions.end")))) return;
+  try {
+    await call("DELETE", `/api/sessions/${encodeURIComponent(s.session)}`);
+    toast(text("sessions.ended"));
+    changed();
+  } catch (error) {
+    toastProblem(error);
+  }
+}
+
+async function endOthers(changed: () => void): Promise<void> {
+  if (!(await confirm(text("sessions.others"), text("sessions.end.why"), text("sessions.others")))) return;
+  try {
+    await call("POST", "/api/sessions/end-others", {});
+    toast(text("sessions.ended"));
+    changed();
+  } catch (error) {
+    toastProblem(error);
+  }
+}
+
+/** Signs out: here at once, in the other tabs within a second, at the provider after that. */
+export async function signOut(): Promise<void> {
+  let redirect = "/";
+  try {
+    ({ redirect } = await call<{ redirect: string }>("POST", "/auth/logout", {}));
+  } catch (error) {
+    toastProblem(error);
+    return;
+  }
+  tell("signed-out");
+  leave("signed-out");
+  const url = new URL(redirect === "" ? "/" : redirect, location.origin);
+  location.replace(url.protocol === "https:" || url.protocol === "http:" ? url : "/");
+}
+
+function appearance(): HTMLElement {
+  const names: Readonly<Record<Language, string>> = { en: "English", es: "Español" };
+  const lang = h("select", { on: { change: () => { setLanguage(lang.value as Language); render(); } } }, languages.map((l) => h("option", { value: l, lang: l, selected: l === language() }, names[l])));
+  const look = h("select", { on: { change: () => setTheme(look.value as Theme) } }, themes.map((t) => h("option", { value: t, selected: t === theme() }, text(`theme.${t}`))));
+  const keys = h("input", { type: "checkbox", checked: shortcutsOn(), on: { change: () => setShortcuts(keys.checked) } });
+  return section(text("settings.appearance"), h("div", { class: "fields" }, field(text("settings.language"), lang), field(text("settings.theme"), look)),
+    h("label", { class: "check" }, keys, h("span", null, text("settings.keys"))));
+}
