@@ -1,0 +1,47 @@
+package oauth
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"chaperone/internal/refusal"
+)
+
+// The scopes that there are.
+const (
+	ScopeCollections = "collections"   // the five account tools, on what a selection names
+	ScopeOwned       = "owned"         // contained browsers, by engagement
+	ScopeControl     = "control:write" // attended control
+)
+
+// Scopes lists them in the order in which they are told.
+var Scopes = []string{ScopeCollections, ScopeOwned, ScopeControl}
+
+// synonyms are other names that callers use (attended-control.md, section 5).
+var synonyms = map[string]string{"kg:write": ScopeControl, "kg:admin": ScopeControl}
+
+// ParseScope reads a scope parameter into its one form: known names, in order,
+// none twice. Nothing asked is nothing; an unknown name is [refusal.BadDocument].
+func ParseScope(text string) ([]string, error) {
+	var asked []string
+	for _, name := range strings.Split(text, " ") {
+		if s, ok := synonyms[name]; ok {
+			name = s
+		}
+		switch {
+		case name == "":
+		case !slices.Contains(Scopes, name):
+			return nil, fmt.Errorf("a scope that isn't known: %w", refusal.BadDocument)
+		default:
+			asked = append(asked, name)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(Scopes), func(s string) bool { return !slices.Contains(asked, s) }), nil
+}
+
+// within tells whether every scope of some is one of all, or names an engagement
+// under one.
+func within(some, all []string) bool {
+	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, Base(s)) })
+}
