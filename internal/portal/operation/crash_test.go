@@ -1,0 +1,111 @@
+package operation_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"chaperone/internal/identity"
+	"chaperone/internal/portal/operation"
+	"chaperone/internal/portal/tool"
+	"chaperone/internal/store"
+	"chaperone/internal/storetest"
+)
+
+// brisk is the limits of processes that die: their requests are soon nobody's.
+var brisk = operation.Limits{Parallel: 200, Rate: 1e6, Burst: 1e6, Deadline: 2 * time.Second}
+
+// writer makes one change and stops where it is told: "before" the effect or
+// "after" it, or never. Its arguments: url, dir, connection, actor, where, the call.
+func writer(args []string) error {
+	o, err := open(args[0], args[1], brisk, store.Options{})
+	if err != nil {
+		return err
+	}
+	p, err := identity.New(identity.Claims{Tenant: "local", Actor: args[3]})
+	if err != nil {
+		return err
+	}
+	stop := func() { fmt.Println("stopped"); time.Sleep(time.Hour) }
+	o.storage.set(func(f *hooks) {
+		f.before = func(_ context.Context, verb string) error {
+			if args[4] == "before" && verb == "write" {
+				stop()
+			}
+			return nil
+		}
+		f.after = func(verb string) error {
+			if args[4] == "after" && verb == "write" {
+				stop()
+			}
+			return nil
+		}
+	})
+	out, err := o.Call(ctx, operation.Caller{Principal: p, Transport: operation.Bearer, Connection: args[2]}, "item_write", []byte(args[5]))
+	fmt.Println("told", string(out), err)
+	return err
+}
+
+// TestKilledBetweenEffectAndReceipt kills a node with a change on its way. What it
+// did is told by the next, once, and is never done again.
+func TestKilledBetweenEffectAndReceipt(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		dir := t.TempDir()
+		o, err := open(url, dir, brisk, store.Options{})
+		ok(t, err)
+		p := person(t, "")
+		c := o.app(t, p, everything)
+		for round, where := range []string{"before", "after", "after", "before", "never"} {
+			a := creates(fmt.Sprintf("file-%d", round), "content")
+			w := storetest.Start(t, "writer", url, dir, c.Connection, p.Actor(), where, string(text(a)))
+			if !w.Lines.Scan() {
+				t.Fatalf("round %d: the writer said nothing", round)
+			}
+			if where == "never" {
+				if !strings.Contains(w.Lines.Text(), "created") {
+					t.Errorf("round %d: %s", round, w.Lines.Text())
+				}
+				w.End(t)
+			} else {
+				w.Crash(t)
+			}
+			ok(t, o.verify())
+			if where != "never" {
+				short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				_, err := o.Call(short, c, "item_write", text(a)) // the dead one's time isn't over
+				cancel()
+				if word(err) != tool.Busy {
+					t.Errorf("round %d: too early it is %v", round, err)
+				}
+			}
+			o.past(t)
+			if round%2 == 0 {
+				ok(t, o.Repair(ctx))
+			}
+			out, e := o.do(t, c, tool.WriteItem, a)
+			if where == "before" && code(e) == tool.SourceUnavailable { // it surely never arrived: made again under its own id
+				out, e = o.do(t, c, tool.WriteItem, a)
+			}
+			if e != nil || out["outcome"] != "created" {
+				t.Errorf("round %d (%s): %v %v", round, where, out, e)
+			}
+			sent := int64(0)
+			if where == "before" {
+				sent = 1
+			}
+			if got := o.storage.calls.Swap(0); got != sent {
+				t.Errorf("round %d (%s): %d changes were sent by the next node, want %d", round, where, got, sent)
+			}
+			ok(t, o.verify())
+		}
+		items := o.good(t, c, tool.ListItems, object{"collection": "files"})["items"].([]any)
+		u, err := o.ledger.Usage(ctx, p.Actor())
+		if err != nil || len(items) != 5 || u.Items != 5 {
+			t.Errorf("%d items, usage %+v %v", len(items), u, err)
+		}
+		ok(t, o.Close(ctx))
+		ok(t, o.db.Close())
+	})
+}
