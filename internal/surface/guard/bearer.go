@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"chaperone/internal/oauth"
+	"chaperone/internal/portal/tool"
 	"chaperone/internal/refusal"
 )
 
@@ -58,7 +59,7 @@ func (g *guard) challenge(w http.ResponseWriter, route Route, err error) {
 		head += `, error="invalid_token"`
 	case errors.Is(err, errScope):
 		head += `, error="insufficient_scope", scope="` + route.Scope + `"`
-		status, code = http.StatusForbidden, refusal.GrantRevoked
+		status, code = http.StatusForbidden, tool.GrantRevoked
 	default:
 		RefuseError(w, err)
 		return

@@ -31,9 +31,11 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"path"
 	"strings"
 
 	"chaperone/internal/oauth"
+	"chaperone/internal/portal/tool"
 	"chaperone/internal/refusal"
 	"chaperone/internal/session"
 )
@@ -92,6 +94,9 @@ type guard struct {
 func New(c Config, routes ...Route) http.Handler {
 	g := &guard{Config: c, host: hostOf(c.Origin), table: http.NewServeMux(), rate: newLimiter()}
 	for _, r := range routes {
+		if _, known := rates[r.Who]; !known {
+			panic("guard: " + r.Path + " asks for a credential that doesn't exist")
+		}
 		g.table.Handle(r.Method+" "+r.Path, g.judge(r))
 	}
 	return g
@@ -108,6 +113,8 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	handler, pattern := g.table.Handler(r)
 	switch {
+	case private(r.URL.Path) && path.Clean(r.URL.Path) != strings.TrimSuffix(r.URL.Path, "/"):
+		Refuse(w, refusal.NotFound) // the mux would send the caller on
 	case pattern != "":
 		g.table.ServeHTTP(w, r)
 	case private(r.URL.Path):
@@ -120,9 +127,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // private tells the paths that are the table's alone; a page is never served there.
-func private(path string) bool {
+func private(name string) bool {
 	for _, p := range []string{"/api", "/auth", "/oauth", "/mcp", "/v1", "/.well-known", "/ws", "/browser/control", "/idp"} {
-		if path == p || strings.HasPrefix(path, p+"/") {
+		if name == p || strings.HasPrefix(name, p+"/") {
 			return true
 		}
 	}
@@ -160,7 +167,7 @@ func (g *guard) judge(route Route) http.Handler {
 		protect(w)
 		if !g.rate.allow(g.peer(r), route.Who) {
 			w.Header().Set("Retry-After", "1")
-			Refuse(w, refusal.RateLimited)
+			Refuse(w, tool.RateLimited)
 			return
 		}
 		if err := g.source(r, route); err != nil {

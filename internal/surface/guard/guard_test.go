@@ -77,7 +77,6 @@ func open(t *testing.T, fresh bool) *door {
 		guard.Route{Method: "POST", Path: "/api/weaken", Who: guard.Owner, Mutates: true, Fresh: true, Handler: here},
 		guard.Route{Method: "POST", Path: "/v1/owned/runs", Who: guard.Bearer, Scope: "owned", Mutates: true, Handler: here},
 		guard.Route{Method: "GET", Path: "/auth/login", Who: guard.Nobody, Handler: here},
-		guard.Route{Method: "GET", Path: "/api/odd", Who: "robot", Handler: here},
 	)
 	return d
 }
@@ -151,7 +150,6 @@ func TestMatrix(t *testing.T) {
 		"another port as host":        {"GET", "/api/see", func(r *http.Request) { r.Host = "localhost:1" }, 421, "origin_denied"},
 		"the address as host":         {"GET", "/api/see", func(r *http.Request) { r.Host = "127.0.0.1:7080" }, 421, "origin_denied"},
 		"page at the address":         {"GET", "/docs?x=1", func(r *http.Request) { r.Host = "127.0.0.1:7080" }, 307, ""},
-		"a kind nobody knows":         {"GET", "/api/odd", nil, 404, "not_found"},
 		"bearer's with a cookie":      {"POST", "/v1/owned/runs", nil, 401, "session_expired"},
 		"bearer's with a bad token":   {"POST", "/v1/owned/runs", set("Authorization", "Bearer chap_at_x"), 401, "session_expired"},
 		"bearer's with two tokens":    {"POST", "/v1/owned/runs", set("Authorization", "Bearer a", "Bearer b"), 401, "session_expired"},
@@ -195,6 +193,16 @@ func TestMatrix(t *testing.T) {
 			t.Errorf("an ended session reads: %d", w.Code)
 		}
 	})
+}
+
+// A route that asks for what doesn't exist is found at the start, not by a caller.
+func TestUnknownCredential(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("it was taken")
+		}
+	}()
+	guard.New(guard.Config{Origin: origin}, guard.Route{Method: "GET", Path: "/api/odd", Who: "robot"})
 }
 
 // A body is one strict JSON value of a bounded size.
