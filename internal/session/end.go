@@ -32,14 +32,19 @@ func (b *Book) tell(tx *tx, s Session) {
 	})
 }
 
-// End ends a session by its handle, with the code of why. One that isn't there,
-// or has ended already, is [refusal.Unknown].
+// End ends a session by its handle, with the code of why. One that has ended
+// already is left as it is; one that isn't there is [refusal.Unknown].
 func (b *Book) End(ctx context.Context, id string, why refusal.Code) error {
 	return b.db.Update(ctx, func(tx *tx) error {
-		s, _, err := one(tx, `id=$1 and tenant=$2 and state=$3`, id, b.tenant, string(Active))
+		var state State
+		err := tx.QueryRow(`select state from session where id=$1 and tenant=$2`, id, b.tenant).Scan(&state)
 		if errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("no such session: %w", refusal.Unknown)
 		}
+		if err != nil || state == Ended {
+			return err
+		}
+		s, _, err := one(tx, `id=$1`, id)
 		if err != nil {
 			return err
 		}

@@ -45,10 +45,10 @@ import (
 
 // Limits of a session's life.
 const (
-	Idle     = 30 * time.Minute // without use
-	Absolute = 12 * time.Hour   // from its beginning, whatever happens
-	Recent   = 5 * time.Minute  // how long a step-up is fresh
-	touch    = time.Minute      // a use is written at most this often
+	Idle      = 30 * time.Minute // without use
+	Absolute  = 12 * time.Hour   // from its beginning, whatever happens
+	FreshTime = 5 * time.Minute  // how long a step-up is fresh
+	touch     = time.Minute      // a use is written at most this often
 )
 
 // Facts is what a verified sign-in tells of a person.
@@ -106,7 +106,7 @@ func (s Session) Principal() (identity.Principal, error) {
 }
 
 // Fresh tells whether a step-up (or a sign-in of the same strength) is younger
-// than [Recent]. A recovery code never makes a session fresh.
+// than [FreshTime]. A recovery code never makes a session fresh.
 func (s Session) Fresh(now time.Time) bool {
 	return !s.Recovery && now.Before(s.FreshUntil())
 }
@@ -116,7 +116,7 @@ func (s Session) FreshUntil() time.Time {
 	if s.Recovery || s.AuthTime.IsZero() {
 		return time.Time{}
 	}
-	return s.AuthTime.Add(Recent)
+	return s.AuthTime.Add(FreshTime)
 }
 
 // Tokens answers the provider's tokens where the session was found by its cookie.
