@@ -14,7 +14,7 @@ import (
 )
 
 // gatewayVersion is the S3 server's, built from the module proxy at first use.
-const gatewayVersion = "v1.0.0"
+const gatewayVersion = "v1.8.0"
 
 // Gateway is versitygw on a directory.
 type Gateway struct {

@@ -270,7 +270,10 @@ func (c *session) listFolder(page *Page, folder string, before imap.UID, validit
 	if err != nil {
 		return err
 	}
-	uids := found.AllUIDs()
+	uids, err := numbers(found.All)
+	if err != nil {
+		return err
+	}
 	slices.Sort(uids)
 	slices.Reverse(uids)
 	var wanted []imap.UID
@@ -302,6 +305,34 @@ func (c *session) listFolder(page *Page, folder string, before imap.UID, validit
 		}
 	}
 	return nil
+}
+
+// maxNumbers bounds what a server's set may stand for: "1:4294967295" is short.
+const maxNumbers = 1 << 20
+
+// numbers answers the UIDs that a set stands for.
+func numbers(set imap.NumSet) ([]imap.UID, error) {
+	uids, ok := set.(imap.UIDSet)
+	if set == nil || ok && len(uids) == 0 {
+		return nil, nil
+	}
+	if !ok || uids.Dynamic() {
+		return nil, errUnavailable
+	}
+	n := uint64(0)
+	for _, r := range uids {
+		if r.Stop < r.Start {
+			return nil, errUnavailable
+		}
+		if n += uint64(r.Stop-r.Start) + 1; n > maxNumbers {
+			return nil, tool.Fail(tool.TooLarge, "limit", maxNumbers)
+		}
+	}
+	all, ok := uids.Nums()
+	if !ok {
+		return nil, errUnavailable
+	}
+	return all, nil
 }
 
 // Stat answers the message.

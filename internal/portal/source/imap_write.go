@@ -203,11 +203,7 @@ func (s *IMAP) move(c *session, m message, w Write, flags []imap.Flag, wasClaime
 
 // only answers the set's one number, or 0.
 func only(set imap.NumSet) imap.UID {
-	uids, ok := set.(imap.UIDSet)
-	if !ok || uids.Dynamic() {
-		return 0
-	}
-	if all, ok := uids.Nums(); ok && len(all) == 1 {
+	if all, err := numbers(set); err == nil && len(all) == 1 {
 		return all[0]
 	}
 	return 0
@@ -271,9 +267,9 @@ func (c *session) settleMoved(m message, w Write) (Written, Settled, error) {
 	if err != nil {
 		return Written{}, Unknown, err
 	}
-	uids := found.AllUIDs()
-	if len(uids) != 1 {
-		return Written{}, Unknown, nil
+	uids, err := numbers(found.All)
+	if err != nil || len(uids) != 1 {
+		return Written{}, Unknown, err
 	}
 	at := message{to, data.UIDValidity, uids[0]}
 	version, flags, err := c.again(at)

@@ -92,29 +92,23 @@ func deliver(t *testing.T, address string, message []byte, to ...string) map[str
 	if accepted == 0 {
 		return got
 	}
-	w, err := c.LMTPData(func(rcpt string, status *smtp.SMTPError) {
-		if status != nil {
-			tell(rcpt, status)
-			return
-		}
-		tell(rcpt, nil)
-	})
+	w, err := c.Data()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Write(message); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		if told, ok := errors.AsType[*smtp.SMTPError](err); ok {
-			for _, rcpt := range to {
-				if got[rcpt] == 0 {
-					got[rcpt] = told.Code
-				}
-			}
-		} else if _, lmtp := errors.AsType[smtp.LMTPDataError](err); !lmtp {
-			t.Fatal(err)
+	done, err := w.CloseWithLMTPResponse()
+	for rcpt := range done {
+		got[rcpt] = 250
+	}
+	if refused, ok := errors.AsType[smtp.LMTPDataError](err); ok {
+		for rcpt, told := range refused {
+			got[rcpt] = told.Code
 		}
+	} else if err != nil {
+		t.Fatal(err)
 	}
 	return got
 }
