@@ -82,18 +82,24 @@ onLeave((why) => {
 
 hear((told) => void heard(told));
 
+let going = false; // this document is being left: nothing more is heard
+
 async function heard(told: Told): Promise<void> {
+  if (going) return;
   if (told === "selection") return session() === undefined ? undefined : start();
-  if (told === "signed-out" || !keyUnchanged()) {
-    const was = session() !== undefined;
+  if (session() === undefined) {
+    // Nobody was signed in here; somebody is now.
+    if (told === "session" && storedKey() !== "") load(location.href);
+  } else if (told === "signed-out" || !keyUnchanged()) {
     leave("switched");
-    // Another person may be signed in by now: start from nothing, at no place of theirs.
-    if (was || storedKey() !== "") location.replace(was ? "/" : location.href);
-    return;
-  }
-  if (session() === undefined) return void (storedKey() !== "" && location.reload());
-  if (await loadSession()) await start(); // a step-up elsewhere: a new CSRF token and generation
+    load("/"); // another person's, perhaps: from nothing, at no place of the first one's
+  } else if (await loadSession()) await start(); // a step-up elsewhere: a new CSRF token and generation
   else leave("expired");
+}
+
+function load(address: string): void {
+  going = true;
+  location.replace(address);
 }
 
 /** After a pause (offline, back from the browser's cache) everything is asked anew. */

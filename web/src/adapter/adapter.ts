@@ -77,6 +77,8 @@ export function stop(why: "disabled" | "session_expired" | "offline" | "grant_re
 /** Reads the selection and registers what it offers, under a new period. */
 export async function start(): Promise<void> {
   stop("grant_revoked");
+  // What was registered is gone; until it is known what follows, that shows.
+  if (now.state === "registered") become({ state: "registering", of: now.of });
   const registry = findRegistry();
   if (registry === undefined) return become({ state: "unsupported" });
   if (session() === undefined) return become({ state: "expired" });

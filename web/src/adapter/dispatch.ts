@@ -86,7 +86,9 @@ async function send(raw: string, stop: AbortSignal): Promise<Record<string, unkn
   try {
     return await call<Record<string, unknown>>("POST", "/api/automation/execute", undefined, { raw, signal: stop });
   } catch (error) {
-    const lost = error instanceof Refusal && ["cancelled", "offline", "unreachable", "bad_answer"].includes(error.code);
+    // A receipt of ours can have been used by this very request alone, when the
+    // browser's network sent it again over a connection that had died.
+    const lost = error instanceof Refusal && ["cancelled", "offline", "unreachable", "bad_answer", "receipt_used"].includes(error.code);
     throw lost ? new Refusal("unknown_outcome") : error;
   }
 }

@@ -20,7 +20,7 @@ export function openDialog(title: string, body: readonly Child[], classes = ""):
   const element = h("dialog", { class: "dialog " + classes, role: "dialog", "aria-modal": "true", "aria-labelledby": titleID },
     h("div", { class: "dialog-head" }, heading,
       h("button", { type: "button", class: "bare", "aria-label": text("dialog.close"), on: { click: () => element.close() } }, icon("close"))),
-    h("div", { class: "dialog-body" }, body));
+    h("div", { class: "dialog-body" }, body), h("div", { class: "visually-hidden", role: "status", "aria-live": "polite" }));
   const before = document.activeElement;
   const closed = new Promise<void>((resolve) => {
     element.addEventListener("close", () => {
