@@ -1,0 +1,156 @@
+package oidc
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"chaperone/internal/refusal"
+	"chaperone/internal/session"
+)
+
+// SessionCookie is the session's. Chromium takes it on http://localhost too.
+const SessionCookie = "__Host-chaperone"
+
+// response is the provider's answer to an authorization request.
+type response struct{ code, state, iss, failure string }
+
+// readResponse reads the callback's query: each parameter at most once.
+func readResponse(r *http.Request) (response, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil || len(r.URL.RawQuery) > maxToken {
+		return response{}, fmt.Errorf("the answer doesn't parse: %w", refusal.BadState)
+	}
+	for _, name := range []string{"code", "state", "iss", "error"} {
+		if len(q[name]) > 1 {
+			return response{}, fmt.Errorf("the answer says something twice: %w", refusal.BadState)
+		}
+	}
+	return response{q.Get("code"), q.Get("state"), q.Get("iss"), q.Get("error")}, nil
+}
+
+// Callback is GET /auth/callback: the way back from the provider. What it accepts
+// ends in a page that puts the session's key where this origin's scripts find it
+// and goes on; whatever fails ends in a page that says only that it didn't work.
+func (p *Party) Callback(w http.ResponseWriter, r *http.Request) {
+	noStore(w)
+	flow, done, err := p.comeBack(r)
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: SessionCookie, Value: done.Cookie, Path: "/", MaxAge: int(session.Absolute.Seconds()),
+		Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
+	p.accepted(w, r, done.Key, flow.Next)
+}
+
+// comeBack is the whole of it, in an order that matters: whose browser it is,
+// then who answers, then the flow is spent, then the token is judged.
+func (p *Party) comeBack(r *http.Request) (session.Flow, session.Secrets, error) {
+	var none session.Secrets
+	ctx := r.Context()
+	got, err := readResponse(r)
+	if err != nil {
+		return session.Flow{}, none, err
+	}
+	if !bound(cookieOf(r, FlowCookie), got.state) {
+		return session.Flow{}, none, fmt.Errorf("this sign-in was begun by another browser: %w", refusal.BadState)
+	}
+	doc, err := p.provider(ctx)
+	if err != nil {
+		return session.Flow{}, none, err
+	}
+	if got.iss != p.Issuer && (got.iss != "" || doc.SendsIss) {
+		return session.Flow{}, none, fmt.Errorf("another provider answered: %w", refusal.BadIssuer)
+	}
+	flow, err := p.book.ClaimFlow(ctx, got.state)
+	if err != nil {
+		return session.Flow{}, none, err
+	}
+	if got.failure != "" || got.code == "" {
+		return flow, none, fmt.Errorf("the provider didn't sign the person in: %w", refusal.ProviderError)
+	}
+	id, facts, err := p.redeem(ctx, doc, got.code, flow, r.UserAgent())
+	if err != nil {
+		return flow, none, err
+	}
+	if flow.Purpose == session.StepUp {
+		return p.stepUp(ctx, cookieOf(r, SessionCookie), flow, facts)
+	}
+	_, secrets, err := p.book.Begin(ctx, facts)
+	if err == nil {
+		p.log.Info("signed in", "actor", facts.Actor, "acr", known(p, id.acr))
+	}
+	return flow, secrets, err
+}
+
+// known answers an acr only where the configuration names it: others are the
+// provider's words.
+func known(p *Party, acr string) string {
+	for _, a := range p.ACRValues {
+		if a == acr {
+			return a
+		}
+	}
+	return "other"
+}
+
+// stepUp gives the facts to the session that the step-up was begun for, if it is
+// still the browser's own.
+func (p *Party) stepUp(ctx context.Context, cookie string, flow session.Flow, facts session.Facts) (session.Flow, session.Secrets, error) {
+	var none session.Secrets
+	s, err := p.book.Find(ctx, cookie)
+	if err != nil {
+		return flow, none, err
+	}
+	if s.ID != flow.Session {
+		return flow, none, fmt.Errorf("this step-up was begun for another session: %w", refusal.SessionExpired)
+	}
+	_, renewed, err := p.book.StepUp(ctx, cookie, facts)
+	return flow, session.Secrets{Cookie: renewed}, err // the key stays as it is
+}
+
+// tokens is the answer of the token endpoint.
+type tokens struct {
+	Access    string `json:"access_token"`
+	Type      string `json:"token_type"`
+	ID        string `json:"id_token"`
+	ExpiresIn int64  `json:"expires_in"`
+}
+
+// redeem exchanges a code and judges what comes of it.
+func (p *Party) redeem(ctx context.Context, doc *document, code string, f session.Flow, agent string) (identity, session.Facts, error) {
+	var id identity
+	form := url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {p.redirect()}, "code_verifier": {f.Verifier}}
+	auth := p.authenticate(doc, form)
+	data, err := p.fetch(ctx, http.MethodPost, doc.Token, form, auth)
+	if err != nil {
+		return id, session.Facts{}, err
+	}
+	var t tokens
+	if err := json.Unmarshal(data, &t); err != nil || t.ID == "" || t.Access == "" {
+		return id, session.Facts{}, fmt.Errorf("the provider's tokens don't decode: %w", refusal.ProviderError)
+	}
+	if id, err = p.verify(ctx, doc, t.ID, t.Access, f); err != nil {
+		return id, session.Facts{}, err
+	}
+	facts := p.facts(id, agent)
+	facts.Tokens = session.Tokens{ID: t.ID, Access: t.Access}
+	if t.ExpiresIn > 0 {
+		facts.AccessUntil = time.Now().Add(time.Duration(min(t.ExpiresIn, int64(session.Absolute/time.Second))) * time.Second)
+	}
+	if p.Introspection {
+		state, err := p.Introspect(ctx, t.Access, id.subject)
+		if err != nil {
+			return id, session.Facts{}, err
+		}
+		facts.AccessUntil = state.Until
+	}
+	return id, facts, nil
+}

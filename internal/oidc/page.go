@@ -1,0 +1,121 @@
+package oidc
+
+import (
+	"bytes"
+	"html/template"
+	"net/http"
+
+	"golang.org/x/text/language"
+
+	"chaperone/internal/refusal"
+)
+
+// policy of the callback's pages. The script is this origin's own, and the only
+// thing that a page does.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+var accepted = template.Must(template.New("accepted").Parse(`<!doctype html>
+<html lang="{{.Lang}}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>Chaperone</title>
+{{if .Key}}<meta name="session-key" content="{{.Key}}">{{end}}
+<meta name="next" content="{{.Next}}">
+<script type="module" src="/assets/callback.js"></script></head>
+<body><main><p>{{.Moment}}</p><noscript><p>{{.Script}}</p></noscript></main></body></html>
+`))
+
+var refused = template.Must(template.New("refused").Parse(`<!doctype html>
+<html lang="{{.Lang}}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>{{.Title}} · Chaperone</title></head>
+<body><main><h1>{{.Title}}</h1><p>{{.Lead}}</p><p><a href="/auth/login?next=/">{{.Again}}</a> · <a href="/">{{.Home}}</a></p>
+<p><small>{{.CodeIs}} <code>{{.Code}}</code></small></p></main></body></html>
+`))
+
+// text of the two pages.
+type text struct {
+	Lang, Moment, Script     string
+	Title, Lead, Again, Home string
+	CodeIs                   string
+	Key, Next                string
+	Code                     refusal.Code
+}
+
+var texts = []text{
+	{
+		Lang: "en", Moment: "Signed in. One moment…", Script: "Chaperone needs JavaScript.",
+		Title: "Signing in didn’t work", Lead: "Nothing was changed. Try again; if it keeps failing, tell the person who runs this server the code below.",
+		Again: "Sign in again", Home: "To the start page", CodeIs: "Code:",
+	},
+	{
+		Lang: "es", Moment: "Sesión iniciada. Un momento…", Script: "Chaperone necesita JavaScript.",
+		Title: "No se pudo iniciar sesión", Lead: "No ha cambiado nada. Inténtelo de nuevo; si sigue fallando, indique el código a quien administra este servidor.",
+		Again: "Iniciar sesión de nuevo", Home: "A la página de inicio", CodeIs: "Código:",
+	},
+}
+
+var matcher = language.NewMatcher([]language.Tag{language.English, language.Spanish})
+
+// textFor answers the text in the language that a request prefers.
+func textFor(r *http.Request) text {
+	tags, _, err := language.ParseAcceptLanguage(r.Header.Get("Accept-Language"))
+	if err != nil {
+		return texts[0]
+	}
+	_, index, _ := matcher.Match(tags...)
+	return texts[index]
+}
+
+// accepted shows the page that keeps the key and goes on.
+func (p *Party) accepted(w http.ResponseWriter, r *http.Request, key, next string) {
+	t := textFor(r)
+	t.Key, t.Next = key, next
+	show(w, http.StatusOK, accepted, t)
+}
+
+// statuses of refusals that aren't simply a bad request.
+var statuses = map[refusal.Code]int{
+	refusal.ProviderError: http.StatusBadGateway, refusal.SessionExpired: http.StatusUnauthorized,
+	refusal.OtherPerson: http.StatusForbidden, refusal.BadACR: http.StatusForbidden, refusal.BadAuthTime: http.StatusForbidden,
+	refusal.Inactive: http.StatusForbidden,
+}
+
+// refuse shows that it didn't work, with the code and nothing of what was sent.
+func (p *Party) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	noStore(w)
+	t := textFor(r)
+	status := http.StatusBadRequest
+	if t.Code = refusal.Of(err); t.Code == "" {
+		t.Code, status = refusal.Failed, http.StatusInternalServerError
+		p.log.Error("signing in failed", "error", err)
+	} else {
+		p.log.Warn("signing in was refused", "code", t.Code)
+	}
+	if s, ok := statuses[t.Code]; ok {
+		status = s
+	}
+	show(w, status, refused, t)
+}
+
+// show writes a page whole or not at all.
+func show(w http.ResponseWriter, status int, page *template.Template, t text) {
+	var out bytes.Buffer
+	if err := page.Execute(&out, t); err != nil {
+		http.Error(w, "", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Vary", "Accept-Language")
+	w.WriteHeader(status)
+	_, _ = w.Write(out.Bytes()) // the other side hung up
+}
+
+// noStore keeps an answer out of every cache and its address out of every Referer.
+func noStore(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+}
