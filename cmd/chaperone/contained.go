@@ -87,7 +87,7 @@ type browsing struct {
 	*host.Host
 
 	mu     sync.Mutex
-	ledger *ledger // opened while the box starts
+	ledger *records // opened while the box starts
 }
 
 // start starts the box and launches the browser. After an error nothing is left.

@@ -27,7 +27,7 @@ type hosting struct {
 	app                       *app
 	engagement, runID         string
 	dir, scopeFile, transport string
-	ledger                    *ledger // opened while the box starts
+	ledger                    *records // opened while the box starts
 	folder                    *host.Folder
 	listener                  net.Listener
 	endpoint, authority       string

@@ -15,15 +15,15 @@ import (
 // localTenant owns what commands record; serve's default tenant is the same.
 const localTenant = "local"
 
-// ledger is the database and the audit log that a command writes in.
-type ledger struct {
+// records is the database and the audit log that a command writes in.
+type records struct {
 	db  *store.DB
 	log *audit.Log
 }
 
 // openLedger opens --database, or the home's own, and creates a fresh one. Only
 // serve migrates; see store.Options.
-func (a *app) openLedger(ctx context.Context) (*ledger, error) {
+func (a *app) openLedger(ctx context.Context) (*records, error) {
 	home, err := a.homeDir()
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (a *app) openLedger(ctx context.Context) (*ledger, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	log.Start(context.WithoutCancel(ctx)) // until close, also while the command is told to end
-	return &ledger{db, log}, nil
+	return &records{db, log}, nil
 }
 
 // makeHome makes the home where there is none. One that every user may write in
@@ -67,9 +67,9 @@ func makeHome(home string) error {
 }
 
 // book is where the ledger's runs stand.
-func (l *ledger) book() (*run.Book, error) { return run.NewBook(l.db, l.log, localTenant) }
+func (l *records) book() (*run.Book, error) { return run.NewBook(l.db, l.log, localTenant) }
 
 // close integrates what is left and closes both.
-func (l *ledger) close(ctx context.Context) error {
+func (l *records) close(ctx context.Context) error {
 	return errors.Join(l.log.Close(ctx), l.db.Close())
 }

@@ -33,6 +33,7 @@ func newRoot(a *app) *cobra.Command {
 	root.AddCommand(
 		newBrowseCmd(a),
 		newMCPCmd(a),
+		newServeCmd(a),
 		newHostCmd(a),
 		newScopeCmd(a),
 		newQualifyCmd(a),

@@ -80,13 +80,16 @@ func DefaultConfig(home string) Config {
 	return Config{
 		Listen: "127.0.0.1:7080", PublicOrigin: "http://localhost:7080",
 		Database:    filepath.Join(home, "chaperone.db"),
-		Sources:     source.DefaultConfig(home),
+		Sources:     source.Config{Inbox: source.InboxConfig{LMTP: defaultMail(home)}},
 		Quotas:      Quotas{Items: 10_000, Bytes: 1 << 30, AtOnce: 8, PerSecond: 20, Burst: 40},
 		Browser:     Browser{Most: 4},
 		Audit:       Audit{Key: filepath.Join(home, "audit.key"), Checkpoints: filepath.Join(home, "checkpoints")},
 		Engagements: filepath.Join(home, "engagements"),
 	}
 }
+
+// defaultMail is where mail is taken unless something else is said.
+func defaultMail(home string) string { return "unix:" + filepath.Join(home, "lmtp.sock") }
 
 // ReadConfig reads the home's chaperone.yaml over the defaults; where there is none
 // the defaults stand. Its error names the file, the line and the column.
@@ -104,6 +107,9 @@ func ReadConfig(home string) (Config, error) {
 	err = yaml.NewDecoder(file, yaml.Strict()).Decode(&c)
 	if err != nil && err.Error() != "EOF" {
 		return c, fmt.Errorf("%s:%s", path, yaml.FormatError(err, false, true))
+	}
+	if c.Sources.Inbox.IMAP != nil && c.Sources.Inbox.LMTP == defaultMail(home) {
+		c.Sources.Inbox.LMTP = "" // the default, which an IMAP mailbox has no use for
 	}
 	if err := c.Check(); err != nil {
 		return c, fmt.Errorf("%s: %w", path, err)

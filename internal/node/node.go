@@ -7,6 +7,8 @@
 //	config.go   chaperone.yaml: its keys, defaults and what is refused
 //	text.go     the default chaperone.yaml, as people read it
 //	node.go     Open and Close: what is made of what
+//	sources.go  where items are, and the mail that comes in
+//	surfaces.go the one table of routes
 //	serve.go    the listeners, readiness, and an end in order
 //	consent.go  a person's yes: a grant in the ledger and tokens in oauth
 //	welcome.go  how a person begins
@@ -38,7 +40,6 @@ import (
 	"chaperone/internal/owned/fleet"
 	"chaperone/internal/owned/jail"
 	"chaperone/internal/owned/run"
-	"chaperone/internal/portal/item"
 	"chaperone/internal/portal/ledger"
 	"chaperone/internal/portal/operation"
 	"chaperone/internal/portal/source"
@@ -61,9 +62,8 @@ type Node struct {
 	credentials *credential.Book // nil with another provider
 	tokens      *oauth.Book
 	ledger      *ledger.Book
-	items       *item.Book
 	runs        *run.Book
-	sources     map[string]source.Source
+	sources     *source.Set
 	desk        *operation.Desk
 	provider    *idp.Provider // nil with another one
 	party       *oidc.Party
@@ -135,7 +135,7 @@ func (n *Node) openSignIn(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.party, err = oidc.New(ctx, party, n.sessions, n.log)
+	n.party, err = oidc.New(ctx, party, n.sessions, nil)
 	return err
 }
 
@@ -181,14 +181,14 @@ func (n *Node) openAccount(ctx context.Context) (err error) {
 	if n.tokens, err = oauth.NewBook(n.db, n.log, Tenant, oauth.Options{Origin: n.config.PublicOrigin}); err != nil {
 		return err
 	}
-	n.ledger, err = ledger.NewBook(n.db, n.log, Tenant, ledger.Options{Items: q.Items, Bytes: q.Bytes, External: n.config.Sources.Externals()})
+	n.ledger, err = ledger.NewBook(n.db, n.log, Tenant, ledger.Options{Items: q.Items, Bytes: q.Bytes, External: n.config.externals()})
 	if err != nil {
 		return err
 	}
-	if n.sources, err = n.openSources(ctx); err != nil {
+	if err = n.openSources(ctx); err != nil {
 		return err
 	}
-	n.desk = operation.New(operation.Config{Ledger: n.ledger, Sources: n.sources,
+	n.desk = operation.New(operation.Config{Ledger: n.ledger, Sources: n.sources.ByKind,
 		Limits: operation.Limits{Parallel: q.AtOnce, Rate: q.PerSecond, Burst: q.Burst}})
 	n.later(n.desk.Close)
 	return nil

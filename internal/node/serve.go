@@ -60,6 +60,12 @@ func (n *Node) Serve(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	background, stop := context.WithCancel(ctx)
 	n.background(background, &tasks)
+	if err := n.mail(background, &tasks); err != nil {
+		stop()
+		tasks.Wait()
+		endStreams()
+		return errors.Join(err, listener.Close(), n.Close(context.WithoutCancel(ctx)))
+	}
 	failed := make(chan error, 1)
 	tasks.Go(func() { failed <- server.Serve(listener) })
 	n.health.ready.Store(true)
@@ -123,14 +129,41 @@ func (n *Node) background(ctx context.Context, tasks *sync.WaitGroup) {
 // repair is one round. Each part is safe to fail: the next round does it again, and
 // a database that is gone is told by everything else.
 func (n *Node) repair(ctx context.Context) {
-	for _, f := range []func(context.Context) error{
-		n.desk.Repair, n.ledger.Sweep, n.sessions.Sweep, n.tokens.Sweep,
-		func(ctx context.Context) error { _, err := n.runs.Recover(ctx); return err },
+	for name, f := range map[string]func(context.Context) error{
+		"accounts": n.desk.Repair, "sessions": n.sessions.Sweep, "grants": n.sweepTokens, "runs": n.recoverRuns, "content": n.sweepContent,
 	} {
-		if err := f(ctx); err != nil && ctx.Err() == nil && refusal.Of(err) != refusal.DatabaseBusy {
-			log.Printf("background: %s", refusal.Of(err))
+		if err := f(ctx); err != nil && ctx.Err() == nil {
+			log.Printf("background: %s: %s", name, refusal.Of(err))
 		}
 	}
+}
+
+// sweepTokens ends the connections of token families that time has ended.
+func (n *Node) sweepTokens(ctx context.Context) error {
+	ended, err := n.tokens.Sweep(ctx)
+	errs := []error{err}
+	for _, f := range ended {
+		if err := n.ledger.Revoke(ctx, f.Actor, f.Connection); err != nil && refusal.Of(err) != refusal.Unknown {
+			errs = append(errs, err)
+		}
+		if n.fleet != nil {
+			errs = append(errs, n.fleet.EndConnection(ctx, f.Connection))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (n *Node) recoverRuns(ctx context.Context) error {
+	_, err := n.runs.Recover(ctx)
+	return err
+}
+
+func (n *Node) sweepContent(ctx context.Context) error {
+	if n.sources.Hosted == nil {
+		return nil
+	}
+	_, err := n.sources.Hosted.Sweep(ctx)
+	return err
 }
 
 // proxies reads behind_proxy.
