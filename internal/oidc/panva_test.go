@@ -74,8 +74,6 @@ func TestPanva(t *testing.T) {
 	if err != nil || !up.Fresh(time.Now()) || up.ID != in.ID || up.ACR != gold {
 		t.Fatalf("%v %v", up, err)
 	}
-	refusedWith(t, "another person", s.prove(t, s.stepUp(t, up), "bob", gold), refusal.OtherPerson)
-
 	if _, err := s.party.Introspect(ctx, up.Tokens().Access, "alice"); err != nil {
 		t.Error(err)
 	}
@@ -83,6 +81,15 @@ func TestPanva(t *testing.T) {
 		if _, err := s.party.Introspect(ctx, token, subject); refusal.Of(err) != refusal.Inactive {
 			t.Errorf("introspection: %v", err)
 		}
+	}
+
+	// Somebody else at the keyboard: the provider has forgotten the first person.
+	other := s.browser()
+	other.Plant("localhost:7080", oidc.SessionCookie, s.agent.Cookie(oidc.SessionCookie))
+	s.agent = other
+	refusedWith(t, "another person", s.prove(t, s.stepUp(t, up), "bob", gold), refusal.OtherPerson)
+	if again, err := s.Find(ctx, other.Cookie(oidc.SessionCookie)); err != nil || again.Generation != 2 {
+		t.Errorf("the session was disturbed: %v", err)
 	}
 }
 

@@ -47,8 +47,11 @@ server.listen(0, "127.0.0.1", () => {
       return grant;
     },
     // The package refuses to call loopback addresses by itself.
-    fetch: (url, init) => globalThis.fetch(url, init),
+    fetch: (url, { dispatcher: _, ...init }) => globalThis.fetch(url, init),
   });
+  for (const event of ["server_error", "backchannel.error"]) {
+    provider.on(event, (_ctx, error) => console.error(event, error));
+  }
   const handle = provider.callback();
   server.on("request", async (req, res) => {
     if (!req.url.startsWith("/interaction/")) return handle(req, res);

@@ -1,0 +1,85 @@
+package idp
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+
+	"chaperone/internal/credential"
+)
+
+// asked judges an authorization request before the library sees it: the library
+// lets more pass than this provider takes, and writes what it refuses into the
+// log, in the caller's own words. A fault that isn't the client's own goes back
+// to it with `iss`; one that might be somebody else's goes nowhere.
+func (p *Provider) asked(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil || !once(q) || q.Get("client_id") != ClientID || q.Get("redirect_uri") != p.client.redirect {
+			p.refusePage(w, r, http.StatusBadRequest)
+			return
+		}
+		if fault := faultOf(q); fault != "" {
+			back := url.Values{"error": {fault}, "iss": {p.issuer}}
+			if state := q.Get("state"); state != "" {
+				back.Set("state", state)
+			}
+			http.Redirect(w, r, p.client.redirect+"?"+back.Encode(), http.StatusFound)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// once tells whether each parameter stands once (RFC 6749, section 3.1).
+func once(q url.Values) bool {
+	for _, values := range q {
+		if len(values) != 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// faultOf answers the error code of a request that isn't taken, "" for one that is.
+func faultOf(q url.Values) string {
+	is := func(name string, allowed ...string) bool { return slices.Contains(allowed, q.Get(name)) }
+	switch {
+	case q.Has("request"):
+		return "request_not_supported"
+	case q.Has("request_uri"):
+		return "request_uri_not_supported"
+	case !is("response_type", "code"):
+		return "unsupported_response_type"
+	case !is("response_mode", "", "query"), !is("code_challenge_method", "S256"), len(q.Get("code_challenge")) != 43,
+		q.Get("state") == "", q.Get("nonce") == "", !is("max_age", "", "0"):
+		return "invalid_request"
+	case !is("scope", "openid", "openid profile", "profile openid"):
+		return "invalid_scope"
+	case is("prompt", "none"):
+		return "login_required" // there is no standing sign-in here
+	case !is("prompt", "", "login"):
+		return "invalid_request"
+	case !is("acr_values", "", credential.Passkeyed, credential.Recovered, credential.Passkeyed+" "+credential.Recovered):
+		return "invalid_request"
+	}
+	return ""
+}
+
+// exchanges lets only the one grant through to the library.
+func (p *Provider) exchanges(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fault := ""
+		switch {
+		case r.URL.RawQuery != "" || r.ParseForm() != nil || !once(r.PostForm):
+			fault = "invalid_request"
+		case r.PostForm.Get("grant_type") != "authorization_code":
+			fault = "unsupported_grant_type"
+		}
+		if fault != "" {
+			answer(w, http.StatusBadRequest, map[string]string{"error": fault})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
