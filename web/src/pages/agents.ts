@@ -121,7 +121,7 @@ function one(place: Place, r: Detail, again: () => void): Child {
     h("nav", { class: "crumbs", "aria-label": text("crumbs") }, h("a", { href: "/agents" }, icon("back", 16), text("agents.title"))),
     heading([foreign(r.engagement), " ", stateBadge(r.state)], [
       button(text("agents.refresh"), again, { icon: "refresh" }),
-      button(text(paused ? "agents.resume" : "agents.pause"), () => steer(paused ? "resume" : "pause"), { icon: paused ? "play" : "stop" }),
+      button(text(paused ? "agents.resume" : "agents.pause"), () => steer(paused ? "resume" : "pause"), { icon: paused ? "play" : "pause" }),
       button(text("agents.kill"), () => kill(r, () => go("/agents")), { icon: "stop", class: "danger" }),
     ], [text("agents.started"), " ", moment(r.started_ms), " · ", h("code", null, r.run_id)]),
     liveView(place, r),

@@ -39,7 +39,7 @@ export function automation(place: Place): void {
 }
 
 const looks: Readonly<Record<Availability["state"], [IconName, "plain" | "good" | "warn" | "bad" | "accent"]>> = {
-  unsupported: ["info", "plain"], disabled: ["stop", "plain"], registering: ["refresh", "accent"], registered: ["check", "good"],
+  unsupported: ["info", "plain"], disabled: ["power", "plain"], registering: ["refresh", "accent"], registered: ["check", "good"],
   partial: ["warning", "warn"], offline: ["offline", "warn"], expired: ["clock", "warn"], failed: ["warning", "bad"],
 };
 
@@ -80,7 +80,7 @@ function why(f: Failed): string {
 /** The selection, and the switch. */
 function editor(collections: readonly Collection[], now: Selection, changed: () => void): Child {
   const allowed = session()?.browser_surface;
-  if (allowed !== undefined && !allowed.allowed) return empty("stop", text("automation.denied"), textOf("denied", allowed.reason ?? "", "denied.review"));
+  if (allowed !== undefined && !allowed.allowed) return empty("power", text("automation.denied"), textOf("denied", allowed.reason ?? "", "denied.review"));
   if (collections.length === 0) return empty("collections", text("home.empty.title"), text("home.empty.next"), h("a", { href: "/" }, text("home.title")));
   const draft = takeDraft<Selected[]>("automation");
   const matrix: Matrix = new Matrix(collections, draft ?? now.selection, () => ready());
@@ -96,7 +96,7 @@ function editor(collections: readonly Collection[], now: Selection, changed: () 
     h("p", null, badge(text(now.enabled ? "automation.on" : "automation.off"), now.enabled ? "good" : "plain"), " ", text(now.enabled ? "automation.on.what" : "automation.off.what")),
     draft !== undefined && h("p", { class: "notice" }, icon("info", 16), text("stepup.back")),
     matrix.element, none,
-    h("div", { class: "actions" }, save, now.enabled && button(text("automation.disable"), () => disable(now, changed), { icon: "stop" })),
+    h("div", { class: "actions" }, save, now.enabled && button(text("automation.disable"), () => disable(now, changed), { icon: "power" })),
   ];
 }
 

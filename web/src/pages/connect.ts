@@ -6,7 +6,7 @@ import { Refusal } from "../portal/request.js";
 import type { Selected } from "../adapter/adapter.js";
 import type { Place } from "../portal/router.js";
 import { keepDraft, takeDraft, withStepUp } from "../portal/stepup.js";
-import { moment, text, textOf } from "../text/text.js";
+import { days as inDays, moment, text, textOf } from "../text/text.js";
 import { fill, h, type Child } from "../ui/dom.js";
 import { icon } from "../ui/icons.js";
 import { foreign } from "../ui/marked.js";
@@ -40,7 +40,7 @@ function view(id: string, asked: Asked): Child {
   const scopes = asked.scopes.map((s) => h("input", { type: "checkbox", value: s, checked: draft?.scopes.includes(s) }));
   const engagements = (asked.engagements ?? []).map((e) => (typeof e === "string" ? e : e.name));
   const picked = engagements.map((e) => h("input", { type: "checkbox", value: e, checked: draft?.engagements.includes(e) }));
-  const days = h("select", null, [1, 7, 30].map((n) => h("option", { value: n, selected: n === 30 }, text("tokens.days", { n }))));
+  const days = h("select", null, [1, 7, 30].map((n) => h("option", { value: n, selected: n === 30 }, inDays(n))));
   const chosen = (): Draft => ({ selection: matrix.selection(), scopes: values(scopes), engagements: values(picked) });
   const allow = button(text("connect.allow"), () => approve(id, chosen(), Number(days.value), wrong), { class: "primary", icon: "check" });
   const deny = button(text("connect.deny"), () => settle(wrong, () => call("POST", `/api/oauth/requests/${encodeURIComponent(id)}/deny`, {})));

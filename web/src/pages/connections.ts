@@ -7,7 +7,7 @@ import type { Selected } from "../adapter/adapter.js";
 import type { Place } from "../portal/router.js";
 import { keepDraft, takeDraft, withStepUp } from "../portal/stepup.js";
 import { tell } from "../portal/tabs.js";
-import { ago, moment, text, textOf } from "../text/text.js";
+import { ago, days as inDays, moment, text, textOf } from "../text/text.js";
 import { confirm, openDialog } from "../ui/dialog.js";
 import { fill, h, type Child } from "../ui/dom.js";
 import { icon } from "../ui/icons.js";
@@ -36,7 +36,7 @@ export function connections(place: Place): void {
     section(text("apps.connections"), apps),
     section(text("tokens.title"), h("p", { class: "hint" }, text("tokens.lead")), tokens,
       h("div", { class: "actions" }, button(text("tokens.create"), () => create(place, show), { icon: "key" }))),
-    section(text("apps.how"), h("p", null, text("apps.how.what")), h("pre", { class: "content", tabindex: "0", role: "region", "aria-label": text("apps.how") }, location.origin + "/mcp")));
+    section(text("apps.how"), h("p", null, text("apps.how.what")), h("pre", { class: "content", tabindex: "0", role: "region", "aria-label": text("apps.how.address") }, location.origin + "/mcp")));
   show();
   if (takeDraft<boolean>("tokens") === true) void create(place, show);
 }
@@ -53,7 +53,7 @@ function connection(c: Connection, changed: () => void): HTMLElement {
   const host = c.client?.redirect_host;
   return h("li", { class: over ? "row over" : "row" },
     h("div", { class: "grow" },
-      h("p", { class: "row-title" }, nameOf(c), " ", over ? badge(text(expired ? "apps.expired" : "apps.revoked")) : badge(text("apps.active"), "good")),
+      h("p", { class: "row-title" }, nameOf(c), " ", over ? badge(text(c.revoked_ms === undefined && expired ? "apps.expired" : "apps.revoked")) : badge(text("apps.active"), "good")),
       own ? h("p", { class: "sub" }, text(c.current ? "apps.session.what" : "apps.session.other")) : h("p", { class: "sub" }, h("code", null, foreign(c.client?.id ?? c.connection_id))),
       host ? h("p", { class: "sub" }, text("apps.host"), " ", h("code", null, foreign(host))) : null,
       h("p", { class: "sub" }, text("apps.created", { when: moment(c.created_ms) }), c.used_ms ? [" · ", text("apps.used", { when: ago(c.used_ms) })] : null,
@@ -105,7 +105,7 @@ const day = 86_400; // s
 
 async function create(place: Place, changed: () => void): Promise<void> {
   const name = h("input", { type: "text", required: true, maxlength: 100, autocomplete: "off", autofocus: true });
-  const days = h("select", null, [1, 7, 30, 90].map((n) => h("option", { value: n * day, selected: n === 7 }, text("tokens.days", { n }))));
+  const days = h("select", null, [1, 7, 30, 90].map((n) => h("option", { value: n * day, selected: n === 7 }, inDays(n))));
   const boxes = scopes.map((s) => h("input", { type: "checkbox", value: s }));
   const place2 = h("div");
   const wrong = h("div");

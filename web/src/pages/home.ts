@@ -1,8 +1,8 @@
 // Home: the account's collections, and how much of its room is used.
 
-import { call } from "../portal/account.js";
+import { call, session } from "../portal/account.js";
 import type { Place } from "../portal/router.js";
-import { bytes, count, number, text, textOf } from "../text/text.js";
+import { bytes, count, type Key, number, text, textOf } from "../text/text.js";
 import { confirm, openDialog } from "../ui/dialog.js";
 import { h, type Child } from "../ui/dom.js";
 import type { IconName } from "../ui/icons.js";
@@ -26,11 +26,21 @@ export function home(place: Place): void {
   };
   place.root.append(
     heading(text("home.title"), button(text("home.create"), () => create(show), { icon: "plus", class: "primary" }), text("home.lead")),
-    list, use);
+    list, use, next());
   show();
 }
 
-export const sourceIcons: Readonly<Record<string, IconName>> = { inbox: "inbox", storage: "file", external: "external" };
+/** What can be done with them: the three ways in which something acts on the account. */
+function next(): HTMLElement {
+  const ways: [string, IconName, Key, Key][] = [
+    ["/automation", "automation", "automation.title", "automation.lead"], ["/connections", "apps", "apps.title", "apps.lead"], ["/agents", "agents", "agents.title", "agents.lead"],
+  ];
+  return h("section", { class: "next", "aria-labelledby": "next" }, h("h2", { id: "next" }, text("home.next")),
+    h("ul", { class: "cards" }, ways.filter(([path]) => path !== "/agents" || session()?.agents === true).map(([path, name, title, lead]) => h("li", { class: "card link-card" },
+      h("span", { class: "tile" }, icon(name, 20)), h("div", { class: "grow" }, h("a", { class: "title-link", href: path }, text(title)), h("p", { class: "sub" }, text(lead)))))));
+}
+
+const sourceIcons: Readonly<Record<string, IconName>> = { inbox: "inbox", storage: "file", external: "external" };
 
 function collectionList(all: readonly Collection[], changed: () => void): Child {
   if (all.length === 0) return empty("collections", text("home.empty.title"), text("home.empty.next"));

@@ -49,7 +49,7 @@ export function shell(): Shell {
     h("a", { class: "skip", href: "#main", on: { click: (event) => { event.preventDefault(); main.focus(); } } }, text("shell.skip")),
     h("header", { class: "bar" }, toggle,
       h("a", { class: "brand", href: "/" }, mark(24), h("span", null, text("app.name"))),
-      h("button", { type: "button", class: "palette-button", "aria-label": text("palette.title"), on: { click: openPalette } }, icon("search", 16), h("span", { class: "palette-words" }, text("palette.label")), h("kbd", null, command)),
+      h("button", { type: "button", class: "palette-button", on: { click: openPalette } }, icon("search", 16), h("span", { class: "visually-hidden" }, text("palette.title")), h("span", { class: "palette-words" }, text("palette.label")), h("kbd", null, command)),
       h("div", { class: "who" }, h("span", { class: "who-name" }, foreign(session()?.person.name ?? "")), button("", () => signOut(), { icon: "signout", class: "bare", describe: text("signout") }))),
     nav, main);
   return {

@@ -94,6 +94,11 @@ export function bytes(n: number): string {
   }).format(n);
 }
 
+/** So many days, in words. */
+export function days(n: number): string {
+  return new Intl.NumberFormat(current, { style: "unit", unit: "day", unitDisplay: "long" }).format(n);
+}
+
 /** A moment in the person's own time zone. */
 export function moment(ms: number): string {
   return new Intl.DateTimeFormat(current, { dateStyle: "medium", timeStyle: "short" }).format(ms);

@@ -29,7 +29,9 @@ const paths = {
   clock: "M12 3a9 9 0 1 1 0 18 9 9 0 0 1 0-18zM12 7v5l3.5 2",
   offline: "M3 3l18 18M5 12.5a10 10 0 0 1 4-2.3M19 12.5a10 10 0 0 0-5-2.6M8.5 16a5 5 0 0 1 7 0M12 20v.01",
   refresh: "M20 11a8 8 0 0 0-14-4L4 9M4 4v5h5M4 13a8 8 0 0 0 14 4l2-2M20 20v-5h-5",
-  stop: "M7 7h10v10H7z",
+  stop: "M6 6h12v12H6z",
+  pause: "M9 6v12M15 6v12",
+  power: "M12 3v9M7 6.5a8 8 0 1 0 10 0",
   play: "M8 5l11 7-11 7z",
   edit: "M4 20h4L19 9l-4-4L4 16zM13 7l4 4",
 } as const;
