@@ -113,13 +113,17 @@ func TestInABrowser(t *testing.T) {
 	c.Until(`location.pathname === "/idp/login" && document.activeElement.id === "passkey"`)
 	look(t, c, "login")
 	c.Until(`(document.querySelector("#passkey").click(), true)`)
-	c.Until(`location.pathname === "/auth/callback" || location.pathname === "/"`)
+	c.Until(`location.pathname === "/"`)
 	in, err := s.sessions.Find(ctx, cookie(t, c, oidc.SessionCookie))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if in.Name != "Ann" || !in.Fresh(time.Now()) {
 		t.Errorf("session: %s, fresh %v", in.Name, in.Fresh(time.Now()))
+	}
+
+	if err := s.sessions.CheckKey(ctx, in, c.Text(`localStorage.getItem("chaperone.key")`)); err != nil {
+		t.Errorf("the key that the callback's script kept: %v", err)
 	}
 
 	// The step-up of this session, in Spanish.
@@ -136,7 +140,7 @@ func TestInABrowser(t *testing.T) {
 		t.Error("a step-up offers recovery codes")
 	}
 	c.Until(`(document.querySelector("#passkey").click(), true)`)
-	c.Until(`location.pathname === "/auth/callback" || location.pathname === "/"`)
+	c.Until(`location.pathname === "/"`)
 	up, err := s.sessions.Find(ctx, cookie(t, c, oidc.SessionCookie))
 	if err != nil || up.Generation != 2 || up.ID != in.ID {
 		t.Errorf("%v %v", up, err)
@@ -146,12 +150,12 @@ func TestInABrowser(t *testing.T) {
 	c.Speak("en")
 	c.Call("Network.clearBrowserCookies", nil, nil)
 	c.Open(s.origin + "/auth/login")
-	c.Until(`location.pathname === "/idp/login"`)
+	c.Until(`location.pathname === "/idp/login" && document.activeElement.id === "passkey"`)
 	c.Until(`(document.querySelector("details").open = true, document.querySelector("#code").value = "aaaa-aaaa-aaaa-aaaa", document.querySelector("#recovery button").click(), true)`)
 	c.Until(`!document.querySelector("#error").hidden && document.querySelector("#error").textContent.includes("code")`)
 	look(t, c, "refused-code")
 	c.Until(`(document.querySelector("#code").value = ` + "`" + code + "`" + `, document.querySelector("#recovery button").click(), true)`)
-	c.Until(`location.pathname === "/auth/callback" || location.pathname === "/"`)
+	c.Until(`location.pathname === "/"`)
 	var back session.Session
 	if back, err = s.sessions.Find(ctx, cookie(t, c, oidc.SessionCookie)); err != nil || !back.Recovery || back.Fresh(time.Now()) {
 		t.Errorf("%v %v", back, err)

@@ -22,6 +22,7 @@ import (
 	"chaperone/internal/session"
 	"chaperone/internal/store"
 	"chaperone/internal/storetest"
+	"chaperone/web"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m, nil) }
@@ -64,6 +65,10 @@ func newSite(t testing.TB, db *store.DB, origin string) *site {
 	s.mux.Handle("/idp/", s.provider)
 	s.mux.HandleFunc("GET /auth/login", s.party.SignIn)
 	s.mux.HandleFunc("GET /auth/callback", s.party.Callback)
+	s.mux.HandleFunc("GET /assets/callback.js", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/javascript")
+		http.ServeFileFS(w, r, web.Dist, "dist/callback.js")
+	})
 	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = io.WriteString(w, "<title>home</title>")
