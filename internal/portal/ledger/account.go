@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -55,8 +56,11 @@ func (b *Book) lacks(tx *tx, actor string) (fresh bool, external []string, err e
 	return !known, external, nil
 }
 
-// open makes what lacks tells.
+// open makes what lacks tells, inside whatever verb needs the account first.
 func (b *Book) open(tx *tx, actor string) error {
+	if actor == "" {
+		return fmt.Errorf("an account is somebody's: %w", refusal.BadDocument)
+	}
 	fresh, external, err := b.lacks(tx, actor)
 	if err != nil {
 		return err
@@ -86,7 +90,7 @@ func (b *Book) open(tx *tx, actor string) error {
 			if missing != e.Collection {
 				continue
 			}
-			if err := b.create(tx, actor, Collection{Collection: e.Collection, Title: e.Title, Kind: Outside, Source: e.Source}, now); err != nil {
+			if err := b.create(tx, actor, Collection{Collection: e.Collection, Title: e.Title, Kind: Outside, Source: cmp.Or(e.Source, string(Outside))}, now); err != nil {
 				return err
 			}
 		}

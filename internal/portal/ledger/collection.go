@@ -141,6 +141,9 @@ func (b *Book) Create(ctx context.Context, actor, title string) (Collection, err
 	}
 	var c Collection
 	err := b.db.Update(ctx, func(tx *tx) error {
+		if err := b.open(tx, actor); err != nil {
+			return err
+		}
 		all, err := b.all(tx, actor)
 		if err != nil {
 			return err
@@ -239,8 +242,11 @@ func (b *Book) shift(ctx context.Context, actor, id string, v verb) error {
 }
 
 // Collections answers the account's collections by id, those that are
-// disconnected too.
+// disconnected too. A person's first call opens the account.
 func (b *Book) Collections(ctx context.Context, actor string) (all []Collection, err error) {
+	if err := b.EnsureAccount(ctx, actor); err != nil {
+		return nil, err
+	}
 	err = b.db.View(ctx, func(tx *tx) error { all, err = b.all(tx, actor); return err })
 	return all, err
 }

@@ -79,7 +79,7 @@ type Options struct {
 // External is a configured external source. Each account has one collection of it.
 type External struct {
 	Collection, Title string
-	Source            string // its name among the operation's sources
+	Source            string // its name among the operation's sources; default external
 }
 
 // Book is where a tenant's accounts stand: one database and its audit log.

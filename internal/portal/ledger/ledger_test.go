@@ -304,6 +304,30 @@ func TestSelectionsDoNotGrow(t *testing.T) {
 	})
 }
 
+// A session is one person's; nobody's account is nobody's.
+func TestSessionsAreOnePersons(t *testing.T) {
+	each(t, func(t *testing.T, b *book) {
+		s := b.surface(t)
+		if _, err := b.Enable(ctx, s.session, b.person(t), all(), 0); word(err) != tool.SessionExpired {
+			t.Errorf("another person in the same session: %v", err)
+		}
+		if _, err := b.Enable(ctx, "", s.actor, all(), 0); word(err) != tool.SessionExpired {
+			t.Errorf("no session: %v", err)
+		}
+		if err := b.EnsureAccount(ctx, ""); word(err) != refusal.BadDocument {
+			t.Errorf("nobody: %v", err)
+		}
+		// An app's grant has no session, and the end of none ends it.
+		app := b.bearer(t, fresh("newcomer"), all())
+		ok(t, b.EndSession(ctx, ""))
+		ok(t, b.Disable(ctx, ""))
+		if c := must[ledger.Connection](t)(b.Connection(ctx, app.Connection)); c.State != ledger.Live {
+			t.Errorf("it is %s", c.State)
+		}
+		b.check(t)
+	})
+}
+
 // The names of what apps call themselves and their ids are nobody's words.
 func TestConnectionsAreTold(t *testing.T) {
 	each(t, func(t *testing.T, b *book) {

@@ -29,6 +29,9 @@ func (b *Book) Connect(ctx context.Context, actor, clientID, clientName string, 
 		if !expires.After(now) {
 			return fmt.Errorf("that expiry is past: %w", refusal.Expired)
 		}
+		if err := b.open(tx, actor); err != nil {
+			return err
+		}
 		if err := b.room(tx, actor); err != nil {
 			return err
 		}
@@ -75,6 +78,12 @@ func (b *Book) put(ctx context.Context, session, actor string, selection []tool.
 	var c Connection
 	err := b.db.Update(ctx, func(tx *tx) (err error) {
 		now := time.Now()
+		if err := b.open(tx, actor); err != nil {
+			return err
+		}
+		if err := b.mine(tx, session, actor); err != nil {
+			return err
+		}
 		if c, err = b.ofSession(tx, session, actor); err != nil {
 			return err
 		}
@@ -122,6 +131,16 @@ func (b *Book) enableNew(tx *tx, c *Connection, session, actor string, selection
 		return err
 	}
 	return b.insert(tx, *c, connectionEnabled, now)
+}
+
+// mine refuses a session that was another person's: their grants can't share one
+// count of generations.
+func (b *Book) mine(tx *tx, session, actor string) error {
+	others, err := b.find(tx, `session=$2 and actor<>$3 and transport=$4`, session, actor, string(Browser))
+	if err == nil && len(others) > 0 {
+		err = fmt.Errorf("session is another person's: %w", tool.SessionExpired)
+	}
+	return err
 }
 
 // ofSession answers the session's latest grant; its zero value is none. A session

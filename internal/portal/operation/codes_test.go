@@ -192,15 +192,21 @@ func shared(enter func(o *office, t *testing.T, p identity.Principal, s []tool.S
 			return err
 		})},
 		{tool.Busy, in(func(t *testing.T, o *office, p identity.Principal, c operation.Caller) error {
-			release := make(chan struct{})
+			release, inside := make(chan struct{}), make(chan struct{}, 8)
 			o.storage.set(func(f *hooks) {
-				f.before = func(ctx context.Context, _ string) error { <-release; return tool.Fail(tool.SourceUnavailable) }
+				f.before = func(context.Context, string) error {
+					inside <- struct{}{}
+					<-release
+					return tool.Fail(tool.SourceUnavailable)
+				}
 			})
 			done := make(chan error, 8)
 			for range cap(done) {
 				go func() { done <- o.call(c, tool.ReadItem, read) }()
 			}
-			time.Sleep(50 * time.Millisecond)
+			for range cap(inside) {
+				<-inside
+			}
 			err := o.call(c, tool.ReadItem, read)
 			close(release)
 			for range cap(done) {
@@ -313,7 +319,7 @@ func TestEveryCodeOfAPage(t *testing.T) {
 // provokeAll runs a table, each line in an account of its own, and holds the table
 // to the contract's codes.
 func provokeAll(t *testing.T, table []provoke, not []refusal.Code) {
-	limits := operation.Limits{Deadline: 2 * time.Second, Wait: 100 * time.Millisecond}
+	limits := operation.Limits{Deadline: 10 * time.Second, Wait: 100 * time.Millisecond}
 	each(t, limits, func(t *testing.T, o *office) {
 		got := map[refusal.Code]bool{}
 		for i, x := range table {

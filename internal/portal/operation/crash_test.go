@@ -3,6 +3,8 @@ package operation_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -57,7 +59,10 @@ func TestKilledBetweenEffectAndReceipt(t *testing.T) {
 		ok(t, err)
 		p := person(t, "")
 		c := o.app(t, p, everything)
-		for round, where := range []string{"before", "after", "after", "before", "never"} {
+		places := []string{"before", "after", "after", "before", "never"}
+		rounds := storetest.Rounds(len(places), 100)
+		for round := range rounds {
+			where := places[round%len(places)]
 			a := creates(fmt.Sprintf("file-%d", round), "content")
 			w := storetest.Start(t, "writer", url, dir, c.Connection, p.Actor(), where, string(text(a)))
 			if !w.Lines.Scan() {
@@ -100,11 +105,90 @@ func TestKilledBetweenEffectAndReceipt(t *testing.T) {
 			}
 			ok(t, o.verify())
 		}
-		items := o.good(t, c, tool.ListItems, object{"collection": "files"})["items"].([]any)
+		items := o.good(t, c, tool.ListItems, object{"collection": "files", "limit": 100})["items"].([]any)
 		u, err := o.ledger.Usage(ctx, p.Actor())
-		if err != nil || len(items) != 5 || u.Items != 5 {
+		if err != nil || len(items) != rounds || u.Items != int64(rounds) {
 			t.Errorf("%d items, usage %+v %v", len(items), u, err)
 		}
+		ok(t, o.Close(ctx))
+		ok(t, o.db.Close())
+	})
+}
+
+// ordered is the nth change of a busy node, the same whoever makes it.
+func ordered(n int) []byte {
+	return text(object{"collection": "files", "item": fmt.Sprintf("n%05d", n), "request_id": fmt.Sprintf("00000000-0000-0000-0000-%012d", n),
+		"content": fmt.Sprint(n), "if_absent": true})
+}
+
+// hurry makes one change after the other for ever, and tells each once it is done.
+func hurry(args []string) error {
+	o, err := open(args[0], args[1], brisk, store.Options{})
+	if err != nil {
+		return err
+	}
+	p, err := identity.New(identity.Claims{Tenant: "local", Actor: args[3]})
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(args[4])
+	for ; err == nil; n++ {
+		var out []byte
+		out, err = o.Call(ctx, operation.Caller{Principal: p, Transport: operation.Bearer, Connection: args[2]}, "item_write", ordered(n))
+		fmt.Println(n, string(out))
+	}
+	return err
+}
+
+// TestKilledAnywhere kills a busy node at moments of chance. What it told as done is
+// there with its receipt; what was on its way is told, once, and has one effect.
+func TestKilledAnywhere(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		dir := t.TempDir()
+		o, err := open(url, dir, brisk, store.Options{})
+		ok(t, err)
+		p := person(t, "")
+		c := o.app(t, p, everything)
+		told, next := map[int]string{}, 0
+		for range storetest.Rounds(4, 60) {
+			w := storetest.Start(t, "hurry", url, dir, c.Connection, p.Actor(), fmt.Sprint(next))
+			if !w.Lines.Scan() {
+				t.Fatal("the node said nothing")
+			}
+			lines := []string{w.Lines.Text()}
+			time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+			for _, line := range append(lines, w.Crash(t)...) {
+				number, out, whole := strings.Cut(line, " ")
+				n, err := strconv.Atoi(number)
+				if err != nil || !whole || !strings.HasSuffix(out, "}") {
+					t.Fatalf("%q", line)
+				}
+				told[n], next = out, n+1
+			}
+			ok(t, o.verify())
+			o.past(t)
+			ok(t, o.Repair(ctx))
+			// The one on its way, and the one after it, which may have been begun.
+			for range 2 {
+				out, err := o.Call(ctx, c, "item_write", ordered(next))
+				if word(err) == tool.SourceUnavailable {
+					out, err = o.Call(ctx, c, "item_write", ordered(next))
+				}
+				ok(t, err)
+				told[next], next = string(out), next+1
+			}
+		}
+		for n, want := range told {
+			got, err := o.Call(ctx, c, "item_write", ordered(n))
+			if err != nil || string(got) != want {
+				t.Errorf("%d was told as %s, and is %s %v", n, want, got, err)
+			}
+		}
+		u, err := o.ledger.Usage(ctx, p.Actor())
+		if err != nil || u.Items != int64(next) || len(told) != next {
+			t.Errorf("%d changes, %d told, usage %+v %v", next, len(told), u, err)
+		}
+		ok(t, o.verify())
 		ok(t, o.Close(ctx))
 		ok(t, o.db.Close())
 	})

@@ -25,7 +25,9 @@ import (
 	"chaperone/internal/storetest"
 )
 
-func TestMain(m *testing.M) { storetest.Main(m, map[string]storetest.Role{"writer": writer}) }
+func TestMain(m *testing.M) {
+	storetest.Main(m, map[string]storetest.Role{"writer": writer, "hurry": hurry})
+}
 
 var ctx = context.Background()
 

@@ -84,8 +84,9 @@ type Limits struct {
 // Config of a Desk.
 type Config struct {
 	Ledger *ledger.Book
-	// Sources by a collection's source name, or else by its kind: inbox, storage,
-	// external. A collection whose source isn't here is source_disconnected.
+	// Sources by name: inbox, storage, and of each external collection the name in
+	// ledger.External (external where it has none). A collection whose source isn't
+	// here is source_disconnected.
 	Sources map[string]source.Source
 	Limits  Limits
 	// Trouble, where set, hears faults of this node's own (a database that fails), which
@@ -167,9 +168,6 @@ func (d *Desk) caller(ctx context.Context, c Caller) (ledger.Caller, error) {
 // source answers the collection's source.
 func (d *Desk) source(c ledger.Collection) (source.Source, error) {
 	if s, ok := d.sources[c.Source]; ok {
-		return s, nil
-	}
-	if s, ok := d.sources[string(c.Kind)]; ok {
 		return s, nil
 	}
 	return nil, tool.Fail(tool.SourceDisconnected)

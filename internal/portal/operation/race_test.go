@@ -98,6 +98,39 @@ func TestOneRequestOneEffect(t *testing.T) {
 	})
 }
 
+// The same over two nodes with one database: what one has begun the other waits for.
+func TestTwoNodesOneEffect(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		dir := t.TempDir()
+		var nodes [2]*office
+		for i := range nodes {
+			o, err := open(url, dir, wide, store.Options{})
+			ok(t, err)
+			o.storage.set(func(f *hooks) {
+				f.before = func(context.Context, string) error { time.Sleep(50 * time.Millisecond); return nil }
+			})
+			nodes[i] = o
+		}
+		c := nodes[0].app(t, person(t, ""), everything)
+		for range storetest.Rounds(2, 50) {
+			a := text(creates("a-"+uuid(), "x"))
+			before := nodes[0].storage.calls.Load() + nodes[1].storage.calls.Load()
+			got := many(func(i int) refusal.Code {
+				_, err := nodes[i%2].Call(ctx, c, "item_write", a)
+				return word(err)
+			})
+			if n := nodes[0].storage.calls.Load() + nodes[1].storage.calls.Load() - before; got["ok"] != 64 || n != 1 {
+				t.Errorf("%v, %d changes were sent", got, n)
+			}
+		}
+		for _, o := range nodes {
+			ok(t, o.verify())
+			ok(t, o.Close(ctx))
+			ok(t, o.db.Close())
+		}
+	})
+}
+
 // The same request id is another one in another connection.
 func TestRequestsAreAConnections(t *testing.T) {
 	each(t, wide, func(t *testing.T, o *office) {
