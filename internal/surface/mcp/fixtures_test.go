@@ -174,7 +174,7 @@ func registerAsking(s *sdk.Server) {
 		"titledSingle":{"type":"string","oneOf":[{"const":"value1","title":"First Option"},{"const":"value2","title":"Second Option"},{"const":"value3","title":"Third Option"}]},
 		"legacyEnum":{"type":"string","enum":["opt1","opt2","opt3"],"enumNames":["Option One","Option Two","Option Three"]},
 		"untitledMulti":{"type":"array","minItems":1,"maxItems":3,"items":{"type":"string","enum":["option1","option2","option3"]}},
-		"titledMulti":{"type":"array","minItems":1,"maxItems":3,"items":{"type":"string","anyOf":[{"const":"value1","title":"First Choice"},{"const":"value2","title":"Second Choice"},{"const":"value3","title":"Third Choice"}]}}}}`))
+		"titledMulti":{"type":"array","minItems":1,"maxItems":3,"items":{"anyOf":[{"const":"value1","title":"First Choice"},{"const":"value2","title":"Second Choice"},{"const":"value3","title":"Third Choice"}]}}}}`))
 }
 
 // elicit is the question of one text.
@@ -316,7 +316,7 @@ func registerChanges(s *sdk.Server) {
 		return said("changed"), nil
 	})
 	add(s, "test_trigger_prompt_change", anyInput, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		s.AddPrompt(&sdk.Prompt{Name: "passing_prompt"}, prompt("passing"))
+		s.AddPrompt(&sdk.Prompt{Name: "passing_prompt", Description: "Comes and goes."}, prompt("passing"))
 		return said("changed"), nil
 	})
 }
