@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"chaperone/internal/oauth"
 	"chaperone/internal/refusal"
 	"chaperone/internal/session"
 	"chaperone/internal/surface/guard"
@@ -16,7 +17,11 @@ import (
 // openSurfaces makes the one handler: the table of routes, and the pages beside it.
 func (n *Node) openSurfaces(ctx context.Context) error {
 	yes := consents{mcp.Consents{Tokens: n.tokens, Ledger: n.ledger}}
-	authorization, err := mcp.NewAuthorization(mcp.AuthorizationConfig{Consents: yes.Consents, Origin: n.config.PublicOrigin})
+	offers, scopes := []mcp.Offer{mcp.NewAccount(n.desk, n.ledger)}, []string{oauth.ScopeCollections}
+	if n.fleet != nil {
+		offers, scopes = append(offers, mcp.NewOwned(n.fleet)), append(scopes, oauth.ScopeOwned)
+	}
+	authorization, err := mcp.NewAuthorization(mcp.AuthorizationConfig{Consents: yes.Consents, Origin: n.config.PublicOrigin, Scopes: scopes})
 	if err != nil {
 		return err
 	}
@@ -26,7 +31,7 @@ func (n *Node) openSurfaces(ctx context.Context) error {
 	}
 	served := mcp.NewHTTP(mcp.HTTPConfig{
 		Tokens: n.tokens, Origin: n.config.PublicOrigin, Version: n.version,
-		Offers: []mcp.Offer{mcp.NewAccount(n.desk, n.ledger)},
+		Offers: offers,
 	})
 	routes := rest.Routes(rest.Config{
 		Origin: n.config.PublicOrigin, Issuer: n.party.Issuer, Sessions: n.sessions, Provider: n.party, Credentials: n.credentials,
