@@ -3,9 +3,10 @@ package pagetest
 import "strings"
 
 // Click presses the pointer's main button on the middle of an element that is on
-// view, after it has been scrolled to.
+// view and takes presses, after it has been scrolled to.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
+	p.Wait("!(document.querySelector(" + Quote(selector) + ")?.matches(':disabled, [aria-disabled=true], [aria-busy=true]') ?? true)")
 	p.ClickOn("document.querySelector(" + Quote(selector) + ")")
 }
 
@@ -19,7 +20,8 @@ func byText(words string) string {
 	return `[...document.querySelectorAll('button, a, [role=option], label')].filter(e => e.checkVisibility() && e.innerText.trim() === ` + Quote(words) + `).pop()`
 }
 
-// ClickOn clicks the element that an expression answers.
+// ClickOn clicks the element that an expression answers, whether it takes presses
+// or not.
 func (p *Page) ClickOn(expression string) {
 	p.t.Helper()
 	p.Wait("(" + expression + ")?.checkVisibility()")
