@@ -40,6 +40,8 @@ fi
 if [[ $1 == test || $1 == bench ]]; then
   need "/usr/lib/postgresql/*/bin/initdb" postgresql
   need npm npm
+  need java default-jre-headless # Keycloak, a provider that isn't ours
+  need mvn maven # brings it
   need /usr/lib/chromium/chromium chromium # the box holds it too; the benchmarks' floor
   python3 -c 'import venv, ensurepip' 2>/dev/null || lacking+=(python3-venv)
   need git git
