@@ -29,6 +29,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,7 @@ import (
 	"chaperone/internal/portal/source"
 	"chaperone/internal/session"
 	"chaperone/internal/store"
+	"chaperone/internal/surface/guard"
 )
 
 // Tenant owns what a server records; the commands record in the same one.
@@ -68,6 +70,7 @@ type Node struct {
 	provider    *idp.Provider // nil with another one
 	party       *oidc.Party
 	fleet       *fleet.Fleet // nil where no browser can be contained
+	routes      []guard.Route
 	handler     http.Handler
 	health      health
 
@@ -85,6 +88,9 @@ func Open(ctx context.Context, home string, config Config, version string) (*Nod
 	}
 	return n, nil
 }
+
+// Routes answers the table that the server is guarded by.
+func (n *Node) Routes() []guard.Route { return slices.Clone(n.routes) }
 
 // later closes something when the node closes, the last opened first.
 func (n *Node) later(f func(context.Context) error) { n.closers = append(n.closers, f) }

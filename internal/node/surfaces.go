@@ -41,6 +41,7 @@ func (n *Node) openSurfaces(ctx context.Context) error {
 	})
 	routes = append(routes, authorization.Routes()...)
 	routes = append(routes, n.ownRoutes(served)...)
+	n.routes = routes
 	n.handler = guard.New(guard.Config{
 		Origin: n.config.PublicOrigin, Proxies: n.proxies(), Sessions: n.sessions, Tokens: n.tokens, Plain: pages,
 	}, routes...)

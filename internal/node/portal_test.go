@@ -1,0 +1,187 @@
+package node_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"chaperone/internal/pagetest"
+)
+
+// shown goes to a page of the portal and waits until all of it is there.
+func shown(p *pagetest.Page, path string) {
+	p.Eval("history.pushState(null, '', "+pagetest.Quote(path)+"); dispatchEvent(new PopStateEvent('popstate'))", nil)
+	p.Wait("document.querySelector('main h1') && !document.querySelector('main [aria-busy=true]')")
+}
+
+// sound fails where a page tells that something didn't work.
+func sound(t *testing.T, p *pagetest.Page, name string) {
+	t.Helper()
+	if told := p.Text(".problem"); told != "" {
+		t.Errorf("%s: %s", name, told)
+	}
+	if told := p.Text(".toast.bad"); told != "" {
+		t.Errorf("%s: %s", name, told)
+	}
+}
+
+// Every page of the portal over the real server, from a fresh account on, with
+// what a person does on it.
+func TestPortal(t *testing.T) {
+	s := stand(t, nil)
+	p := pagetest.Start(t).Page(pagetest.Look{})
+	s.enrol(p, "Ada")
+	for _, path := range []string{"/", "/collections/inbox", "/collections/files", "/automation", "/connections", "/agents", "/approvals", "/audit", "/settings"} {
+		shown(p, path)
+		sound(t, p, path)
+		if words := p.Text("main"); strings.Contains(words, "undefined") || strings.Contains(words, "NaN") || strings.Contains(words, "[object") {
+			t.Errorf("%s shows:\n%s", path, words)
+		}
+	}
+
+	// Collections and items.
+	shown(p, "/")
+	p.ClickText("New collection")
+	p.Fill("dialog input", "Reports")
+	p.Press("Enter")
+	p.See("Created.")
+	p.ClickOn("[...document.querySelectorAll('.title-link')].find(a => a.innerText === 'Reports')")
+	p.See("Nothing stored yet")
+	p.ClickText("New item")
+	p.Fill("dialog input", "notes/first.txt")
+	p.Fill("dialog textarea", "one")
+	p.Click("dialog button[type=submit]")
+	p.Wait("document.querySelector('.item-content')?.innerText === 'one'")
+	p.ClickText("Edit")
+	p.Fill("dialog textarea", " and two")
+	p.Click("dialog button[type=submit]")
+	p.Wait("document.querySelector('.item-content')?.innerText.includes('and two')")
+	sound(t, p, "item")
+	p.ClickText("Delete")
+	p.Click("dialog .danger")
+	p.See("Deleted.")
+	shown(p, "/")
+	p.ClickOn("document.querySelector('button[aria-label=\"Remove Reports\"]')")
+	p.Click("dialog .danger")
+	p.See("Removed.")
+	sound(t, p, "collections")
+
+	// A token for a script, shown once.
+	shown(p, "/connections")
+	p.ClickText("New token")
+	p.Fill("dialog input", "nightly")
+	p.ClickOn("document.querySelector('dialog input[value=collections]')")
+	p.Click("dialog input[aria-label='read: Files']")
+	p.Click("dialog button[type=submit]")
+	p.Wait("document.querySelector('.secret')?.innerText.startsWith('chap_pat_')")
+	p.ClickText("I have kept it")
+	p.See("nightly")
+	p.ClickOn("document.querySelector('button[aria-label=\"Revoke the token nightly\"]')")
+	p.Click("dialog .danger")
+	p.See("No token")
+	sound(t, p, "tokens")
+
+	// Settings: another passkey, fresh codes.
+	shown(p, "/settings")
+	p.ClickText("Add a passkey")
+	p.Fill("dialog input", "Second")
+	p.Eval("0", nil)
+	p.Click("dialog button[type=submit]")
+	p.Wait("document.querySelector('.toast, dialog .problem')")
+	// The one authenticator holds a key already, and the server excludes it.
+	p.Press("Escape")
+	p.Wait("!document.querySelector('dialog')")
+	p.ClickText("New recovery codes")
+	p.ClickText("Make new codes")
+	p.Wait("document.querySelector('.secret')?.innerText.trim().split('\\n').length === 10")
+	p.ClickText("I have kept it")
+	p.Wait("!document.querySelector('dialog')")
+
+	shown(p, "/audit")
+	p.Wait("document.querySelectorAll('main tbody tr').length > 5")
+	sound(t, p, "audit")
+	p.Click(".who button")
+	p.See("You are signed out.")
+	p.ClickText("Sign in")
+	p.Wait("document.querySelector('#passkey')")
+	p.Click("#passkey")
+	p.See("Collections")
+}
+
+// An app's consent over the real authorization server: nothing is picked for the
+// person, and what they pick is what is granted.
+func TestConsentPage(t *testing.T) {
+	s := stand(t, nil)
+	p := pagetest.Start(t).Page(pagetest.Look{})
+	s.enrol(p, "Ada")
+	address := authorize(t, s)
+	p.Goto(address)
+	p.Wait("location.pathname.startsWith('/connect/') && document.querySelector('.matrix')")
+	p.See("Notebook")
+	p.See("127.0.0.1")
+	var ticked int
+	p.Eval("document.querySelectorAll('main input:checked').length", &ticked)
+	if ticked != 0 {
+		t.Errorf("%d boxes are ticked for the person", ticked)
+	}
+	sound(t, p, "connect")
+	p.ClickOn("document.querySelector('input[value=collections]')")
+	p.Click("input[aria-label='read: Files']")
+	p.ClickText("Allow")
+	p.Wait("location.hostname === '127.0.0.1' || document.querySelector('.problem')")
+	var at string
+	p.Eval("location.href", &at)
+	if u, err := url.Parse(at); err != nil || u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
+		t.Fatalf("the answer went to %s: %s", at, p.Text("main"))
+	}
+	p.Goto(s.origin + "/connections")
+	p.See("Notebook")
+	p.Wait("[...document.querySelectorAll('.selection li')].some(l => /files\\s*read/.test(l.innerText))")
+	p.ClickText("Revoke")
+	p.Click("dialog .danger")
+	p.See("Revoked.")
+	sound(t, p, "connections")
+}
+
+// authorize registers a client and answers the address that its person is sent to.
+func authorize(t *testing.T, s *server) string {
+	t.Helper()
+	// The app's own listener, on the loopback as such apps have it.
+	app := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<title>app</title>") })}
+	port := free(t)
+	l, err := listen(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); app.Serve(l) }()
+	t.Cleanup(func() { app.Shutdown(context.Background()); app.Close(); <-done })
+
+	back := fmt.Sprintf("http://127.0.0.1:%d/back", port)
+	body := fmt.Sprintf(`{"client_name":"Notebook","redirect_uris":[%q],"token_endpoint_auth_method":"none","grant_types":["authorization_code","refresh_token"],"response_types":["code"]}`, back)
+	answer, err := http.Post(s.origin+"/oauth/register", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var client struct {
+		ID string `json:"client_id"`
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&client); err != nil || client.ID == "" {
+		t.Fatalf("registration: %s %v", answer.Status, err)
+	}
+	return s.origin + "/oauth/authorize?" + url.Values{
+		"response_type": {"code"}, "client_id": {client.ID}, "redirect_uri": {back}, "state": {"s"}, "scope": {"collections"},
+		"code_challenge": {"E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"}, "code_challenge_method": {"S256"}, "resource": {s.origin + "/mcp"},
+	}.Encode()
+}
+
+func listen(port int) (net.Listener, error) {
+	return net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+}
