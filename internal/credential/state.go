@@ -17,7 +17,7 @@ const (
 	Unused State = "unused"
 	// Used is one that was, and is good for nothing.
 	Used State = "used"
-	// Replaced is one that a newer set has taken the place of.
+	// Replaced is a recovery code that a newer set has taken the place of.
 	Replaced State = "replaced"
 
 	// Waiting is an authorization request that waits for a person.
@@ -36,7 +36,7 @@ const (
 // it is born (from ""). There is no other.
 var moves = map[string][]struct{ from, to State }{
 	"person":        {{"", Active}, {Active, Disabled}, {Disabled, Active}},
-	"enrolment":     {{"", Unused}, {Unused, Used}, {Unused, Replaced}},
+	"enrolment":     {{"", Unused}, {Unused, Used}},
 	"recovery_code": {{"", Unused}, {Unused, Used}, {Unused, Replaced}},
 	"idp_request":   {{"", Waiting}, {Waiting, Answered}, {Answered, Coded}, {Coded, Spent}, {Spent, Replayed}},
 	"idp_token":     {{"", Active}, {Active, Revoked}},
