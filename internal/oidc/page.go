@@ -2,6 +2,8 @@ package oidc
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"html/template"
 	"net/http"
 
@@ -10,13 +12,29 @@ import (
 	"chaperone/internal/refusal"
 )
 
-// policy of the callback's pages. The script is this origin's own, and the only
-// thing that a page does.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// style of the pages. It stands in them, so that they look right wherever the
+// rest of the server's pages come from; the policy names it by its digest.
+const style = `:root{color-scheme:light dark}
+body{margin:0;min-height:100vh;display:grid;place-items:center;font:100%/1.5 system-ui,"DejaVu Sans",sans-serif;background:#f4f6f8;color:#17202a}
+main{box-sizing:border-box;width:calc(100% - 2rem);max-width:27rem;padding:clamp(1.25rem,6vw,2.25rem);background:#fff;border:1px solid #c9d0d7;border-radius:14px}
+h1{font-size:1.5rem;line-height:1.25;margin:0 0 .5rem}
+p{margin:0 0 1rem}
+a{color:#0b5cad;display:inline-block;padding:.5rem 0}
+small{color:#55616d}
+:focus-visible{outline:3px solid currentColor;outline-offset:2px}
+@media (prefers-color-scheme:dark){body{background:#10151b;color:#e8edf2}main{background:#1a2129;border-color:#3a444e}a{color:#8fc5fa}small{color:#a9b4c0}}`
+
+// policy lets a page run this origin's own script, look as above, and do nothing
+// else.
+var policy = func() string {
+	sum := sha256.Sum256([]byte(style))
+	return "default-src 'none'; script-src 'self'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}()
 
 var accepted = template.Must(template.New("accepted").Parse(`<!doctype html>
 <html lang="{{.Lang}}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><title>Chaperone</title>
+<meta name="color-scheme" content="light dark"><title>Chaperone</title><style>{{.Style}}</style>
 {{if .Key}}<meta name="session-key" content="{{.Key}}">{{end}}
 <meta name="next" content="{{.Next}}">
 <script type="module" src="/assets/callback.js"></script></head>
@@ -25,7 +43,7 @@ var accepted = template.Must(template.New("accepted").Parse(`<!doctype html>
 
 var refused = template.Must(template.New("refused").Parse(`<!doctype html>
 <html lang="{{.Lang}}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><title>{{.Title}} · Chaperone</title></head>
+<meta name="color-scheme" content="light dark"><title>{{.Title}} · Chaperone</title><style>{{.Style}}</style></head>
 <body><main><h1>{{.Title}}</h1><p>{{.Lead}}</p><p><a href="/auth/login?next=/">{{.Again}}</a> · <a href="/">{{.Home}}</a></p>
 <p><small>{{.CodeIs}} <code>{{.Code}}</code></small></p></main></body></html>
 `))
@@ -37,6 +55,7 @@ type text struct {
 	CodeIs                   string
 	Key, Next                string
 	Code                     refusal.Code
+	Style                    template.CSS // ours, and constant
 }
 
 var texts = []text{
@@ -97,6 +116,7 @@ func (p *Party) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 // show writes a page whole or not at all.
 func show(w http.ResponseWriter, status int, page *template.Template, t text) {
+	t.Style = style
 	var out bytes.Buffer
 	if err := page.Execute(&out, t); err != nil {
 		http.Error(w, "", http.StatusInternalServerError)

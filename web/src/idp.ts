@@ -203,6 +203,7 @@ function enrol(): void {
     error.textContent = words;
     error.hidden = false;
     form.hidden = true;
+    element("lead").hidden = true;
   };
   if (!/^[0-9a-f]{64}$/.test(secret)) {
     fail(text("no-link"));
