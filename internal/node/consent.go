@@ -2,30 +2,71 @@ package node
 
 import (
 	"context"
+	"slices"
 
 	"chaperone/internal/oauth"
+	"chaperone/internal/owned/fleet"
+	"chaperone/internal/portal/tool"
 	"chaperone/internal/surface/mcp"
 	"chaperone/internal/surface/rest"
 )
 
 // consents carries a person's yes from the owner API, which knows no other
 // surface, to the one place where it becomes a grant and its tokens.
-type consents struct{ mcp.Consents }
+type consents struct {
+	mcp.Consents
+	fleet *fleet.Fleet // nil: no browsers, so no engagement can be named
+}
 
 func (c consents) Approve(ctx context.Context, request string, y rest.Yes) (string, error) {
-	return c.Consents.Approve(ctx, request, mcp.Owner{Actor: y.Actor, Roles: y.Roles}, y.Selection, with(y.Scopes, y.Engagements), y.Days)
+	scopes, err := c.with(y.Scopes, y.Engagements)
+	if err != nil {
+		return "", err
+	}
+	return c.Consents.Approve(ctx, request, mcp.Owner{Actor: y.Actor, Roles: y.Roles}, y.Selection, scopes, y.Days)
 }
 
 func (c consents) Token(ctx context.Context, s rest.Script) (token, connection string, err error) {
+	scopes, err := c.with(s.Scopes, s.Engagements)
+	if err != nil {
+		return "", "", err
+	}
 	return c.Issue(ctx, mcp.Owner{Actor: s.Actor, Roles: s.Roles},
-		mcp.Script{Name: s.Name, Scopes: with(s.Scopes, s.Engagements), Selection: s.Selection, Life: s.Life})
+		mcp.Script{Name: s.Name, Scopes: scopes, Selection: s.Selection, Life: s.Life})
 }
 
-// with adds the scopes that name engagements.
-func with(scopes, engagements []string) []string {
-	out := append([]string(nil), scopes...)
+// with adds the scopes that name engagements: those that the operator offers now,
+// and at least one where owned browsers are given at all.
+func (c consents) with(scopes, engagements []string) ([]string, error) {
+	for _, s := range scopes {
+		if !slices.Contains(oauth.Scopes, s) {
+			return nil, tool.Fail(tool.InvalidInput, "path", "/scopes", "rule", "enum")
+		}
+	}
+	if slices.Contains(scopes, oauth.ScopeOwned) != (len(engagements) > 0) {
+		return nil, tool.Fail(tool.InvalidInput, "path", "/engagements", "rule", "required")
+	}
+	out := slices.Clone(scopes)
 	for _, e := range engagements {
+		if err := c.offered(e); err != nil {
+			return nil, err
+		}
 		out = append(out, oauth.Engagement(e))
 	}
-	return out
+	return out, nil
+}
+
+func (c consents) offered(name string) error {
+	unknown := tool.Fail(tool.InvalidInput, "path", "/engagements", "rule", "enum")
+	if c.fleet == nil {
+		return unknown
+	}
+	all, err := c.fleet.Engagements()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(all, func(e fleet.Engagement) bool { return e.Name == name && e.Fault == "" }) {
+		return unknown
+	}
+	return nil
 }
