@@ -31,7 +31,7 @@ type Dovecot struct {
 }
 
 // Password is every user's.
-const Password = "correct horse"
+const Password = "correct-horse"
 
 var sharedDovecot = sync.OnceValues(startDovecot)
 
@@ -177,7 +177,7 @@ auth_cache_size = 0
 auth_failure_delay = 0
 passdb {
   driver = static
-  args = password=correct\ horse
+  args = password=correct-horse
 }
 userdb {
   driver = static
@@ -193,7 +193,7 @@ mail_driver = maildir
 mail_path = ~/Maildir
 auth_failure_delay = 0
 passdb static {
-  password = correct horse
+  password = correct-horse
 }
 userdb static {
   fields {

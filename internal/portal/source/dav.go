@@ -129,8 +129,13 @@ func (s site) send(ctx context.Context, method string, at *url.URL, body string,
 	switch res.StatusCode {
 	case http.StatusNotFound, http.StatusGone:
 		return nil, errNotFound
-	case http.StatusUnauthorized, http.StatusForbidden:
+	case http.StatusUnauthorized:
 		return nil, tool.Fail(tool.SourceDisconnected, "cause", "credentials")
+	case http.StatusForbidden:
+		if strings.TrimSuffix(at.Path, "/") == strings.TrimSuffix(s.base.Path, "/") {
+			return nil, tool.Fail(tool.SourceDisconnected, "cause", "credentials")
+		}
+		return nil, errNotFound // not for this login: some servers say so of what can't be, too
 	case http.StatusPreconditionFailed:
 		return nil, errPrecondition
 	case http.StatusRequestedRangeNotSatisfiable:
@@ -429,7 +434,8 @@ func (d *DAV) Read(ctx context.Context, p Place, id string, offset int64, max in
 	}
 	res, err := s.send(ctx, http.MethodGet, davAt(s.base, r.rel), "", header)
 	if errors.Is(err, tool.VersionConflict) || errors.Is(err, errRange) {
-		return Content{}, s.moved(ctx, p, id, r)
+		// Refused for a version that it still has: it contradicts itself.
+		return Content{}, cmp.Or(s.moved(ctx, p, id, r), error(errUnavailable))
 	}
 	if err != nil {
 		return Content{}, failed(err)

@@ -174,7 +174,7 @@ func TestLyingGET(t *testing.T) {
 					return
 				}
 			}
-		}, ""},
+		}, tool.SourceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -380,6 +381,13 @@ func (s *IMAP) Read(ctx context.Context, p Place, id string, offset int64, max i
 	}
 	if err := checkRead(offset, max); err != nil {
 		return Content{}, err
+	}
+	if offset > math.MaxUint32 { // more than the protocol can say, and than a message has
+		i, err := s.Stat(ctx, p, id)
+		if err == nil && i.Size > offset {
+			err = errUnavailable
+		}
+		return Content{Item: i, Bytes: []byte{}, Offset: offset}, err
 	}
 	body := &imap.FetchItemBodySection{Peek: true, Partial: &imap.SectionPartial{Offset: offset, Size: int64(max)}}
 	options := *described

@@ -33,6 +33,11 @@ import (
 // ETag, never comes again. User metadata hold the mark again, the item's metadata
 // and the last versions with their marks, by which a lost answer is settled.
 //
+// A delete is first a conditional write of an object without content, the sign that
+// the item is gone, and then the removal of that sign: a server may tell everyone
+// whose delete found nothing that it was theirs. A crash in between leaves the
+// sign, which is no item; a create replaces it once nobody can be removing it.
+//
 // Requests aren't repeated by the client: a repeated conditional write would refuse
 // itself. Before the first change of a process the server is tried with an object
 // of its own; one that lets a failed condition through is never written to.
@@ -109,6 +114,7 @@ type object struct {
 	etag    string // as the server writes it
 	mark    string
 	history []past // oldest first
+	gone    bool   // deleted: what is left is the sign of it
 }
 
 // past is a version that was replaced, and the mark of the write that made it.
@@ -122,6 +128,8 @@ func readObject(id string, etag, mediaType *string, size int64, modified *time.T
 		switch strings.ToLower(name) {
 		case "chaperone-mark":
 			o.mark = value
+		case "chaperone-gone":
+			o.gone = true
 		case "chaperone-metadata":
 			raw, err := base64url.DecodeString(value)
 			if err != nil || json.Unmarshal(raw, &o.Metadata, integers) != nil {
@@ -157,7 +165,17 @@ func etagVersion(etag string) string {
 	return "e-" + digest(etag)
 }
 
+// head answers the item's object.
 func (s *S3) head(ctx context.Context, p Place, id string) (object, error) {
+	o, err := s.look(ctx, p, id)
+	if err == nil && o.gone {
+		err = errNotFound
+	}
+	return o, err
+}
+
+// look answers the object, also the sign of a deleted item.
+func (s *S3) look(ctx context.Context, p Place, id string) (object, error) {
 	key, err := s.key(p, id)
 	if err != nil {
 		return object{}, err
@@ -294,6 +312,9 @@ func (s *S3) Read(ctx context.Context, p Place, id string, offset int64, max int
 	}
 	defer out.Body.Close()
 	o, err := readObject(id, out.ETag, out.ContentType, total(out), out.LastModified, out.Metadata)
+	if err == nil && o.gone {
+		err = errNotFound
+	}
 	if err != nil {
 		return Content{}, err
 	}

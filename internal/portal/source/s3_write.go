@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -59,7 +60,7 @@ func (s *S3) Write(ctx context.Context, p Place, w Write) (Written, error) {
 	if err := s.at("looked"); err != nil {
 		return Written{}, failed(err)
 	}
-	out, err := s.client.PutObject(ctx, in)
+	out, err := s.put(ctx, p, w, in)
 	if err == nil {
 		err = s.at("put")
 	}
@@ -72,6 +73,31 @@ func (s *S3) Write(ctx context.Context, p Place, w Write) (Written, error) {
 	done.Version = etagVersion(*out.ETag)
 	return done, nil
 }
+
+// put sends the write. A create that finds the sign of a deleted item replaces that
+// sign, and nothing else.
+func (s *S3) put(ctx context.Context, p Place, w Write, in *s3.PutObjectInput) (*s3.PutObjectOutput, error) {
+	out, err := s.client.PutObject(ctx, in)
+	if !w.IfAbsent || status(err) != http.StatusPreconditionFailed {
+		return out, err
+	}
+	now, lookErr := s.look(ctx, p, w.Item)
+	if lookErr != nil || !now.gone {
+		return out, err
+	}
+	if time.Since(now.Modified) < signAge {
+		return nil, errUnavailable // its remover may be at it
+	}
+	if _, err := in.Body.(io.Seeker).Seek(0, io.SeekStart); err != nil {
+		return nil, errUnavailable
+	}
+	in.IfNoneMatch, in.IfMatch = nil, &now.etag
+	return s.client.PutObject(ctx, in)
+}
+
+// signAge is how old a sign must be until a create replaces it: longer than any
+// call that removes one may take.
+const signAge = 30 * time.Second
 
 // before answers the object that the write replaces, and its content where the
 // write brings none.
@@ -148,20 +174,29 @@ func (s *S3) Delete(ctx context.Context, p Place, id, ifVersion, mark string) er
 	if err := s.at("looked"); err != nil {
 		return failed(err)
 	}
-	_, err = s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.config.Bucket, Key: &key, IfMatch: &old.etag})
+	user, err := userMetadata(mark, map[string]any{}, append(slices.Clone(old.history), past{old.mark, old.Version}))
+	if err != nil {
+		return err
+	}
+	user["chaperone-gone"] = "1"
+	out, err := s.client.PutObject(ctx, &s3.PutObjectInput{Bucket: &s.config.Bucket, Key: &key, IfMatch: &old.etag, Metadata: user, Body: strings.NewReader(mark)})
 	if err == nil {
-		return sent(s.at("deleted"))
+		err = s.at("buried")
 	}
-	if err = refused(err); errors.Is(err, tool.VersionConflict) {
-		return failed(s.changed(ctx, p, Write{Item: id, IfVersion: ifVersion}))
+	if err != nil {
+		return s.notPut(ctx, p, Write{Item: id, IfVersion: ifVersion}, err)
 	}
-	return sent(err)
+	// The item is gone. A sign that can't be removed now stays one.
+	if out.ETag != nil {
+		_, _ = s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.config.Bucket, Key: &key, IfMatch: out.ETag})
+	}
+	return sent(s.at("deleted"))
 }
 
 // Settle tells it by the mark: the object's own, or one of those that it replaced.
 // It asks once the write's deadline is over, so nothing of it is under way.
 func (s *S3) Settle(ctx context.Context, p Place, w Write) (Written, Settled, error) {
-	now, err := s.head(ctx, p, w.Item)
+	now, err := s.look(ctx, p, w.Item)
 	switch {
 	case errors.Is(err, tool.NotFound) && w.IfAbsent:
 		return Written{}, Not, nil
@@ -199,12 +234,14 @@ func outcomeNamed(w Write) string {
 // SettleDelete looks whether that version is gone. Which delete took it can't be
 // told, and leaves the same.
 func (s *S3) SettleDelete(ctx context.Context, p Place, id, ifVersion, mark string) (Settled, error) {
-	now, err := s.head(ctx, p, id)
+	now, err := s.look(ctx, p, id)
 	switch {
-	case errors.Is(err, tool.NotFound):
+	case errors.Is(err, tool.NotFound) || err == nil && now.gone && now.mark == mark:
 		return Done, nil
 	case err != nil:
 		return Unknown, failed(err)
+	case now.gone: // another delete, of another version or of this one
+		return Unknown, nil
 	case now.Version == ifVersion || slices.ContainsFunc(now.history, func(h past) bool { return h.version == ifVersion }):
 		return Not, nil
 	}
