@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -96,16 +97,14 @@ func defaultMail(home string) string { return "unix:" + filepath.Join(home, "lmt
 func ReadConfig(home string) (Config, error) {
 	c := DefaultConfig(home)
 	path := filepath.Join(home, "chaperone.yaml")
-	file, err := os.Open(path)
+	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, c.Check()
 	}
 	if err != nil {
 		return c, err
 	}
-	defer file.Close()
-	err = yaml.NewDecoder(file, yaml.Strict()).Decode(&c)
-	if err != nil && err.Error() != "EOF" {
+	if err := decode(data, &c); err != nil {
 		return c, fmt.Errorf("%s:%s", path, yaml.FormatError(err, false, true))
 	}
 	if c.Sources.Inbox.IMAP != nil && c.Sources.Inbox.LMTP == defaultMail(home) {
@@ -115,6 +114,16 @@ func ReadConfig(home string) (Config, error) {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, nil
+}
+
+// decode reads a file over the defaults. One that says nothing leaves them, where
+// the decoder would empty them.
+func decode(data []byte, c *Config) error {
+	var anything any
+	if err := yaml.Unmarshal(data, &anything); err == nil && anything == nil {
+		return nil
+	}
+	return yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(c)
 }
 
 // Check refuses what no server can be made of, and says how it would be right.
