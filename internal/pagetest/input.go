@@ -21,17 +21,23 @@ func byText(words string) string {
 }
 
 // ClickOn clicks the element that an expression answers, whether it takes presses
-// or not.
+// or not, once the page has loaded and nothing covers or moves it.
 func (p *Page) ClickOn(expression string) {
 	p.t.Helper()
-	p.Wait("(" + expression + ")?.checkVisibility()")
-	var at struct{ X, Y float64 }
-	var raw map[string]float64
-	p.Eval(`(() => { const e = `+expression+`; e.scrollIntoView({block: "center", inline: "center", behavior: "instant"}); const r = e.getBoundingClientRect(); return {x: r.x + r.width / 2, y: r.y + r.height / 2}; })()`, &raw)
-	at.X, at.Y = raw["x"], raw["y"]
-	p.Do("Input.dispatchMouseEvent", object{"type": "mouseMoved", "x": at.X, "y": at.Y}, nil)
+	p.Wait(`(() => {
+		const e = ` + expression + `;
+		if (document.readyState !== "complete" || !e?.checkVisibility() || e.closest("[aria-busy=true]")) return false;
+		e.scrollIntoView({block: "center", inline: "center", behavior: "instant"});
+		const r = e.getBoundingClientRect(), x = r.x + r.width / 2, y = r.y + r.height / 2, hit = document.elementFromPoint(x, y);
+		const was = window.pagetestAt;
+		window.pagetestAt = {x, y, e};
+		return hit !== null && (e.contains(hit) || hit.contains(e)) && was?.x === x && was?.y === y && was?.e === e;
+	})()`)
+	var at map[string]float64
+	p.Eval(`(({x, y}) => ({x, y}))(window.pagetestAt)`, &at)
+	p.Do("Input.dispatchMouseEvent", object{"type": "mouseMoved", "x": at["x"], "y": at["y"]}, nil)
 	for _, kind := range []string{"mousePressed", "mouseReleased"} {
-		p.Do("Input.dispatchMouseEvent", object{"type": kind, "x": at.X, "y": at.Y, "button": "left", "clickCount": 1}, nil)
+		p.Do("Input.dispatchMouseEvent", object{"type": kind, "x": at["x"], "y": at["y"], "button": "left", "clickCount": 1}, nil)
 	}
 }
 

@@ -34,13 +34,16 @@ func (p *Page) Look(l Look) {
 	p.Do("Emulation.setUserAgentOverride", object{"userAgent": version.UserAgent, "acceptLanguage": l.Language}, nil)
 }
 
-// Picture answers a PNG of the whole page at its width.
+// Picture answers a PNG of the whole page at its width, or of the window alone
+// while a dialog covers it.
 func (p *Page) Picture() []byte {
 	p.t.Helper()
 	var shot struct {
 		Data string `json:"data"`
 	}
-	p.Do("Page.captureScreenshot", object{"format": "png", "captureBeyondViewport": true}, &shot)
+	var covered bool
+	p.Eval("document.querySelector('dialog[open]') !== null", &covered)
+	p.Do("Page.captureScreenshot", object{"format": "png", "captureBeyondViewport": !covered}, &shot)
 	data, err := base64.StdEncoding.DecodeString(shot.Data)
 	if err != nil {
 		p.t.Fatal(err)

@@ -66,8 +66,8 @@ function detail(a: Availability): Child {
       return [h("p", null, text("state.partial.what")), h("ul", null, a.failed.map((f) => h("li", null, h("code", null, f.name), ": ", why(f))))];
     case "failed":
       return h("p", null, explain(new Refusal(a.code)).what, " ", h("code", { class: "code" }, a.code));
-    case "expired":
-      return h("p", null, text("state.expired.what"));
+    case "unsupported":
+      return [h("p", null, text("state.unsupported.what")), h("p", { class: "hint" }, text("state.unsupported.how"), " ", h("code", { class: "code" }, "chromium --enable-features=WebMCP ", location.origin))];
     default:
       return h("p", null, text(`state.${a.state}.what` as Key));
   }

@@ -2,6 +2,7 @@
 // that are signed in, language, theme and keyboard shortcuts.
 
 import { call, leave, session } from "../portal/account.js";
+import { Refusal } from "../portal/request.js";
 import type { Place } from "../portal/router.js";
 import { render } from "../portal/router.js";
 import { withStepUp } from "../portal/stepup.js";
@@ -83,9 +84,15 @@ async function addPasskey(changed: () => void): Promise<void> {
 async function enrol(name: string): Promise<true> {
   const { options } = await call<{ options: { publicKey?: PublicKeyCredentialCreationOptionsJSON } & PublicKeyCredentialCreationOptionsJSON }>("POST", "/api/passkeys/begin", {});
   const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(options.publicKey ?? options);
-  const made = await navigator.credentials.create({ publicKey });
+  const made = await navigator.credentials.create({ publicKey }).catch(refused);
   await call("POST", "/api/passkeys/finish", { name, response: (made as PublicKeyCredential).toJSON() as unknown });
   return true;
+}
+
+/** What the browser says when there will be no passkey, as a code of ours. */
+function refused(error: unknown): never {
+  if (!(error instanceof DOMException)) throw error;
+  throw new Refusal(error.name === "InvalidStateError" ? "passkey_known" : "passkey_declined", true);
 }
 
 async function newCodes(): Promise<void> {
