@@ -93,7 +93,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("OFFICE", office)
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"status": status},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"status": status, "enrolled": enrolled, "revoke-listed": revokeListed},
 	})
 }
 

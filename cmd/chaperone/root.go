@@ -37,6 +37,7 @@ func newRoot(a *app) *cobra.Command {
 		newHostCmd(a),
 		newScopeCmd(a),
 		newQualifyCmd(a),
+		newTokenCmd(a),
 		newAuditCmd(a),
 		newDoctorCmd(a),
 	)
