@@ -1,6 +1,8 @@
 package source_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -55,8 +57,10 @@ func networks(t *testing.T, f func(t *testing.T, w wired)) {
 	}
 	t.Run("webdav", func(t *testing.T) {
 		d := sourcetest.WebDAV(t)
-		url, _ := d.Folder(t)
-		d.Do(t, "davuser", "PUT", url+"item.txt", "content")
+		url, dir := d.Folder(t)
+		if err := os.WriteFile(filepath.Join(dir, "item.txt"), []byte("content"), 0o644); err != nil {
+			t.Fatal(err)
+		}
 		proxy := sourcetest.Through(t, d.Host)
 		s := davThrough(t, "webdav", proxy, url[len("http://"+d.Host):], "davuser")
 		f(t, wired{rig{Source: s}, proxy, davPlace, "item.txt"})

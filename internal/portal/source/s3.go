@@ -207,7 +207,7 @@ func (s *S3) Count(ctx context.Context, p Place) (int, bool, error) {
 		}
 		out, err := pager.NextPage(ctx)
 		if err != nil {
-			return 0, false, refused(err)
+			return 0, false, failed(refused(err))
 		}
 		for _, c := range out.Contents {
 			if _, ok := keyName(strings.TrimPrefix(aws.ToString(c.Key), under)); ok {
@@ -242,7 +242,7 @@ func (s *S3) List(ctx context.Context, p Place, q Query) (Page, error) {
 	for pager.HasMorePages() && !more {
 		out, err := pager.NextPage(ctx)
 		if err != nil {
-			return Page{}, refused(err)
+			return Page{}, failed(refused(err))
 		}
 		for _, c := range out.Contents {
 			key, ours := strings.CutPrefix(aws.ToString(c.Key), under)
@@ -308,7 +308,7 @@ func (s *S3) Read(ctx context.Context, p Place, id string, offset int64, max int
 		return Content{Item: o.Item, Bytes: []byte{}, Offset: offset}, failed(err)
 	}
 	if err != nil {
-		return Content{}, refused(err)
+		return Content{}, failed(refused(err))
 	}
 	defer out.Body.Close()
 	o, err := readObject(id, out.ETag, out.ContentType, total(out), out.LastModified, out.Metadata)
