@@ -329,6 +329,9 @@ func TestQuota(t *testing.T) {
 		stamp := must[int64](t)(b.Stamp(ctx, app.Actor))
 		on, _ := try(1, 10)
 		if err := b.Recount(ctx, app.Actor, stamp, 0, 600); word(err) != refusal.Conflict {
+			t.Errorf("recount of an old stamp: %v", err)
+		}
+		if err := b.Recount(ctx, app.Actor, must[int64](t)(b.Stamp(ctx, app.Actor)), 0, 600); word(err) != refusal.Conflict {
 			t.Errorf("recount under a change: %v", err)
 		}
 		ok(t, b.Finish(ctx, on, written))

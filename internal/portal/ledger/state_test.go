@@ -166,7 +166,8 @@ func TestReviewVerbs(t *testing.T) {
 					cl.Digest = digest + "0"
 					_, _, err = b.Claim(ctx, cl)
 				case 5:
-					other := b.surface(t)
+					other := surface{actor: s.actor, session: fresh("session")} // the same person's
+					other.Connection = must[ledger.Connection](t)(b.Enable(ctx, other.session, other.actor, all(), 0))
 					cl.Caller = other.caller()
 					_, _, err = b.Claim(ctx, cl)
 				}

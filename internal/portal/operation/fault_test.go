@@ -65,7 +65,11 @@ func TestHangingSource(t *testing.T) {
 			t.Errorf("three calls took %v", took)
 		}
 		close(release)
+		begun = time.Now()
 		again := o.good(t, c, tool.WriteItem, a)
+		if took := time.Since(begun); took > 4*time.Second {
+			t.Errorf("the late answer was told after %v: not by who had waited for it", took)
+		}
 		if again["outcome"] != "created" || o.storage.calls.Load() != 1 {
 			t.Errorf("the same request: %v after %d changes", again, o.storage.calls.Load())
 		}
