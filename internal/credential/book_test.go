@@ -147,6 +147,38 @@ func TestEnrolment(t *testing.T) {
 	})
 }
 
+// Somebody who lost their passkeys gets in by a link of the operator's.
+func TestEnrolmentForSomebodyKnown(t *testing.T) {
+	each(t, func(t *testing.T, b *book) {
+		ctx := context.Background()
+		ann, old, codes := b.enrol(t, "Ann")
+		_, err := b.EnrolmentFor(ctx, ann.ID, "person-0000000000000000")
+		want(t, "nobody", err, refusal.Unknown)
+		secret := must[string](t)(b.EnrolmentFor(ctx, ann.ID, ann.ID))
+		if name := must[string](t)(b.Invited(ctx, secret)); name != "Ann" {
+			t.Errorf("the link is for %q", name)
+		}
+		a := device()
+		p, renewed, err := b.FinishEnrol(ctx, secret, "Another name", must[[]byte](t)(a.Create(must[[]byte](t)(b.BeginEnrol(ctx, secret, "Another name")))))
+		want(t, "FinishEnrol", err, "")
+		if p.ID != ann.ID || p.Name != "Ann" || len(renewed) != credential.Codes || len(must[[]credential.Person](t)(b.People(ctx))) != 1 {
+			t.Errorf("%+v", p)
+		}
+		for _, device := range []*idptest.Authenticator{old, a} {
+			_, _, err = b.login(t, device)
+			want(t, "a passkey", err, "")
+		}
+		id, browser := b.request(t)
+		want(t, "an old code", b.Recover(ctx, id, browser, codes[0]), refusal.BadCredential)
+		_, err = b.BeginEnrol(ctx, secret, "Ann")
+		want(t, "the link again", err, refusal.BadCredential)
+		secret = must[string](t)(b.EnrolmentFor(ctx, ann.ID, ann.ID))
+		want(t, "Disable", b.Disable(ctx, ann.ID, ann.ID), "")
+		_, err = b.BeginEnrol(ctx, secret, "Ann")
+		want(t, "disabled meanwhile", err, refusal.Disabled)
+	})
+}
+
 // Of 64 racers with good answers exactly one enrols by a link.
 func TestRacingEnrolments(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -533,7 +565,7 @@ func TestCheckFindsEdits(t *testing.T) {
 		`update person set state='active' where state='disabled'`, `update person set state='odd'`, `delete from passkey`,
 		`insert into passkey select 'x', person, 'x', name, body, counter, created_ms, used_ms from passkey`,
 		`update recovery_code set state='unused'`, `update recovery_code set code_hash='short' where state='used'`,
-		`update enrolment set state='unused'`, `update enrolment set until_ms=until_ms+1`,
+		`update enrolment set person='' where state='used'`, `update enrolment set person='x'`, `update enrolment set until_ms=until_ms+1`,
 		`update idp_request set person='' where state='spent'`, `update idp_request set code_hash='' where state='spent'`,
 		`update idp_token set state='active'`, `update idp_token set person='x'`,
 		`insert into person select 'x', tenant, name, 'x', roles, state, created_ms from person`,

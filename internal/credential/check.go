@@ -22,7 +22,8 @@ var rules = []struct{ says, query string }{
 	{"a recovery code belongs to a person", `select c.code_hash from recovery_code c left join person p on p.id=c.person where p.id is null`},
 	{"a person has at most ten unused recovery codes", `select person from recovery_code where state='unused' group by person having count(*) > 10`},
 	{"a used code has its time, another none", `select code_hash from recovery_code where (state='used') <> (used_ms>0)`},
-	{"a used link has its person, another none", `select secret_hash from enrolment where (state='used') <> (person<>'')`},
+	{"a used link has its person", `select secret_hash from enrolment where state='used' and person=''`},
+	{"a link is for somebody new, or for somebody there", `select e.secret_hash from enrolment e left join person p on p.id=e.person where e.person<>'' and p.id is null`},
 	{"a link is good for fifteen minutes", `select secret_hash from enrolment where until_ms<>created_ms+900000`},
 	{"secrets stand as SHA-256 alone", `select code_hash from recovery_code where length(code_hash)<>64
 		union select secret_hash from enrolment where length(secret_hash)<>64

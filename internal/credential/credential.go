@@ -208,7 +208,7 @@ func (b *Book) Sweep(ctx context.Context) error {
 		}{
 			{`delete from webauthn_challenge where tenant=$1 and until_ms<$2`, 0},
 			{`delete from enrolment where tenant=$1 and created_ms<$2`, 24 * time.Hour},
-			{`delete from idp_request where tenant=$1 and created_ms<$2`, 24 * time.Hour},
+			{`delete from idp_request where tenant=$1 and created_ms<$2`, 2 * time.Hour},
 			{`delete from idp_token where tenant=$1 and until_ms<$2`, time.Hour},
 		} {
 			if _, err := tx.Exec(s.query, b.tenant, now.Add(-s.age).UnixMilli()); err != nil {

@@ -8,12 +8,19 @@ import (
 	"time"
 
 	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/webauthn"
 
 	"chaperone/internal/audit"
 )
 
 // EnrolmentTime is how long a link is good.
 const EnrolmentTime = 15 * time.Minute
+
+// link is what a link stands for while it is good.
+type link struct {
+	name   string // suggested, or the person's own
+	person string // "" for somebody new
+}
 
 // Enrolment makes a link's secret for somebody new; name is what the page
 // suggests, or "". It is good once. The secret is told here and never again.
@@ -23,41 +30,67 @@ func (b *Book) Enrolment(ctx context.Context, name string) (secret string, err e
 			return "", err
 		}
 	}
-	secret = NewSecret()
-	err = b.db.Update(ctx, func(tx *tx) error {
+	return b.link(ctx, "", link{name: name})
+}
+
+// EnrolmentFor makes a link's secret for somebody who has lost their passkeys:
+// it adds one, and draws new recovery codes. by is who made it. Who holds the
+// link becomes that person, so it is for the operator to hand out.
+func (b *Book) EnrolmentFor(ctx context.Context, by, person string) (secret string, err error) {
+	return b.link(ctx, by, link{person: person})
+}
+
+func (b *Book) link(ctx context.Context, by string, l link) (string, error) {
+	secret := NewSecret()
+	err := b.db.Update(ctx, func(tx *tx) error {
+		if l.person != "" {
+			p, err := b.active(tx, l.person)
+			if err != nil {
+				return err
+			}
+			l.name = p.Name
+		}
 		now := time.Now()
-		_, err := tx.Exec(`insert into enrolment (secret_hash, tenant, name, person, state, created_ms, until_ms) values ($1,$2,$3,'',$4,$5,$6)`,
-			hash(secret), b.tenant, name, string(Unused), now.UnixMilli(), now.Add(EnrolmentTime).UnixMilli())
+		_, err := tx.Exec(`insert into enrolment (secret_hash, tenant, name, person, state, created_ms, until_ms) values ($1,$2,$3,$4,$5,$6,$7)`,
+			hash(secret), b.tenant, l.name, l.person, string(Unused), now.UnixMilli(), now.Add(EnrolmentTime).UnixMilli())
 		if err != nil {
 			return err
 		}
-		return b.audit(tx, "invited", "", "", "", count("minutes", int64(EnrolmentTime/time.Minute)))
+		return b.audit(tx, "invited", by, l.person, "", count("minutes", int64(EnrolmentTime/time.Minute)))
 	})
-	return secret, err
+	if err != nil {
+		return "", err
+	}
+	return secret, nil
 }
 
-// invited answers the suggested name of a link that is still good.
-func (b *Book) invited(tx *tx, secret string) (name string, ok bool, err error) {
+// invited answers what a link that is still good stands for.
+func (b *Book) invited(tx *tx, secret string) (l link, ok bool, err error) {
 	var until int64
-	err = tx.QueryRow(`select name, until_ms from enrolment where secret_hash=$1 and tenant=$2 and state=$3`,
-		hash(secret), b.tenant, string(Unused)).Scan(&name, &until)
+	err = tx.QueryRow(`select name, person, until_ms from enrolment where secret_hash=$1 and tenant=$2 and state=$3`,
+		hash(secret), b.tenant, string(Unused)).Scan(&l.name, &l.person, &until)
 	if errors.Is(err, sql.ErrNoRows) {
-		return "", false, nil
+		return link{}, false, nil
 	}
-	return name, err == nil && time.Now().UnixMilli() < until, err
+	return l, err == nil && time.Now().UnixMilli() < until, err
 }
 
 // Invited answers the name that a link suggests. A link that was used, is too
 // old or was never made is [refusal.BadCredential].
 func (b *Book) Invited(ctx context.Context, secret string) (name string, err error) {
+	l, err := b.linked(ctx, secret)
+	return l.name, err
+}
+
+func (b *Book) linked(ctx context.Context, secret string) (l link, err error) {
 	err = b.db.View(ctx, func(tx *tx) error {
 		var ok bool
-		if name, ok, err = b.invited(tx, secret); err == nil && !ok {
+		if l, ok, err = b.invited(tx, secret); err == nil && !ok {
 			err = denied()
 		}
 		return err
 	})
-	return name, err
+	return l, err
 }
 
 // BeginEnrol answers the options of navigator.credentials.create for somebody
@@ -66,12 +99,18 @@ func (b *Book) BeginEnrol(ctx context.Context, secret, name string) (options []b
 	if name, err = Name(name); err != nil {
 		return nil, err
 	}
-	if _, err := b.Invited(ctx, secret); err != nil {
+	l, err := b.linked(ctx, secret)
+	if err != nil {
 		return nil, err
 	}
-	// The handle is drawn now, since the authenticator keeps it; it travels in the
-	// challenge's row.
 	u := user{Person: Person{Name: name, handle: NewSecret()}}
+	if l.person != "" {
+		if err := b.db.View(ctx, func(tx *tx) (err error) { u, err = b.user(tx, l.person); return err }); err != nil {
+			return nil, err
+		}
+	}
+	// The handle of somebody new is drawn now, since the authenticator keeps it; it
+	// travels in the challenge's row.
 	return b.beginCreate(ctx, u, forEnrol, hash(secret))
 }
 
@@ -106,10 +145,16 @@ func (b *Book) FinishEnrol(ctx context.Context, secret, name string, response []
 		if err != nil || !ok {
 			return denied(), err
 		}
-		if _, ok, err = b.invited(tx, secret); err != nil || !ok {
+		l, ok, err := b.invited(tx, secret)
+		if err != nil || !ok {
 			return denied(), err
 		}
 		u := user{Person: Person{Name: name, handle: hexOf(session.UserID)}}
+		if l.person != "" {
+			if u, err = b.user(tx, l.person); err != nil {
+				return nil, err
+			}
+		}
 		made, err := b.rp.CreateCredential(u, session, parsed)
 		if err != nil {
 			return denied(), nil
@@ -120,24 +165,36 @@ func (b *Book) FinishEnrol(ctx context.Context, secret, name string, response []
 		if won, err := move(tx, "enrolment", hash(secret), Unused, Used); err != nil || !won {
 			return denied(), err
 		}
-		if p, err = b.insertPerson(tx, name, u.handle); err != nil {
-			return nil, err
-		}
-		if _, err := tx.Exec(`update enrolment set person=$1 where secret_hash=$2`, p.ID, hash(secret)); err != nil {
-			return nil, err
-		}
-		if _, err := b.insertPasskey(tx, p.ID, "", *made); err != nil {
-			return nil, err
-		}
-		if codes, err = b.renewCodes(tx, p.ID); err != nil {
-			return nil, err
-		}
-		return nil, b.audit(tx, "enrolled", p.ID, p.ID, "", count("codes", len(codes)), audit.Word("first", word(len(p.Roles) > 0)))
+		p, codes, err = b.join(tx, u.Person, hash(secret), *made)
+		return nil, err
 	})
 	if err != nil {
 		return Person{}, nil, err
 	}
 	return p, codes, nil
+}
+
+// join writes somebody new, or somebody known with one more passkey, and draws
+// their recovery codes.
+func (b *Book) join(tx *tx, p Person, link string, made webauthn.Credential) (_ Person, codes []string, err error) {
+	kind := "passkey_added"
+	if p.ID == "" {
+		kind = "enrolled"
+		if p, err = b.insertPerson(tx, p.Name, p.handle); err != nil {
+			return Person{}, nil, err
+		}
+		if _, err := tx.Exec(`update enrolment set person=$1 where secret_hash=$2`, p.ID, link); err != nil {
+			return Person{}, nil, err
+		}
+	}
+	key, err := b.insertPasskey(tx, p.ID, "", made)
+	if err != nil {
+		return Person{}, nil, err
+	}
+	if codes, err = b.renewCodes(tx, p.ID); err != nil {
+		return Person{}, nil, err
+	}
+	return p, codes, b.audit(tx, kind, p.ID, p.ID, "", audit.ID("passkey", key.ID), count("codes", len(codes)))
 }
 
 // parseCreation reads an authenticator's answer to create.
@@ -150,11 +207,4 @@ func parseCreation(response []byte) (*protocol.ParsedCredentialCreationData, err
 		return nil, denied()
 	}
 	return parsed, nil
-}
-
-func word(yes bool) string {
-	if yes {
-		return "yes"
-	}
-	return "no"
 }

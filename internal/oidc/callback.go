@@ -83,6 +83,7 @@ func (p *Party) comeBack(r *http.Request) (session.Flow, session.Secrets, error)
 	if flow.Purpose == session.StepUp {
 		return p.stepUp(ctx, cookieOf(r, SessionCookie), flow, facts)
 	}
+	facts.Replaces = cookieOf(r, SessionCookie)
 	_, secrets, err := p.book.Begin(ctx, facts)
 	if err == nil {
 		p.log.Info("signed in", "actor", facts.Actor, "acr", known(p, id.acr))

@@ -136,6 +136,7 @@ const (
 	SignedOut Code = "signed_out" // by the person
 	LoggedOut Code = "logged_out" // by the provider's word
 	Revoked   Code = "revoked"    // by the person, from another session
+	Replaced  Code = "replaced"   // by a new sign-in in the same browser
 )
 
 // Codes of bearer authorization (spec/portal-tools.md, section 3).

@@ -62,6 +62,9 @@ func (b *Book) Begin(ctx context.Context, f Facts) (Session, Secrets, error) {
 		if err := b.notLoggedOut(tx, f); err != nil {
 			return err
 		}
+		if err := b.replace(tx, f.Replaces, now); err != nil {
+			return err
+		}
 		if err := insert(tx, s, f.Tokens, secrets.Cookie); err != nil {
 			return err
 		}
@@ -71,6 +74,19 @@ func (b *Book) Begin(ctx context.Context, f Facts) (Session, Secrets, error) {
 		return Session{}, Secrets{}, err
 	}
 	return s, secrets, nil
+}
+
+// replace ends the session that a browser had before a new sign-in, so that a
+// cookie which somebody planted, or kept, is dead (session fixation).
+func (b *Book) replace(tx *tx, cookie string, now time.Time) error {
+	old, err := b.live(tx, cookie, now)
+	switch {
+	case err == nil:
+		return b.end(tx, old, refusal.Replaced)
+	case errors.Is(err, refusal.SessionExpired):
+		return nil
+	}
+	return err
 }
 
 // take puts what a sign-in or step-up tells into s.

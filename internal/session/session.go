@@ -66,6 +66,9 @@ type Facts struct {
 	Agent       string    // a label of the User-Agent, for the person's own list
 	AccessUntil time.Time // expiry of the access token; zero where there is none
 	Tokens      Tokens
+	// Replaces is the cookie that the browser had before, "" for none: its session
+	// ends in the transaction that begins the new one.
+	Replaces string
 }
 
 // Tokens are the provider's, for revalidation and for its logout. They never
