@@ -19,7 +19,7 @@ import { signIn } from "./pages/signin.js";
 import { listen, startRouter, type Route } from "./portal/router.js";
 import { shell } from "./portal/shell.js";
 import { hear, type Told } from "./portal/tabs.js";
-import { language, text } from "./text/text.js";
+import { language, onLanguage, text } from "./text/text.js";
 import { warnOfEnd } from "./portal/ending.js";
 import { problem } from "./ui/parts.js";
 import { h } from "./ui/dom.js";
@@ -50,6 +50,13 @@ async function boot(): Promise<void> {
   } catch (error) {
     return app.replaceChildren(h("main", { id: "main", class: "signin", tabindex: "-1" }, problem(error, () => void boot())));
   }
+  showFrame();
+  warnOfEnd();
+  await start();
+}
+
+/** Draws the frame with the page of the address in it. */
+function showFrame(): void {
   const frame = shell();
   app.replaceChildren(frame.element);
   startRouter(routes, lost, frame.main, (route, first) => {
@@ -59,9 +66,14 @@ async function boot(): Promise<void> {
     // The next page's heading may come with its answer; the place is there now.
     (frame.main.querySelector<HTMLElement>("h1") ?? frame.main).focus({ preventScroll: true });
   });
-  warnOfEnd();
-  await start();
 }
+
+onLanguage(() => {
+  if (session() === undefined) return;
+  const at = document.activeElement?.id ?? "";
+  showFrame();
+  if (at !== "") document.getElementById(at)?.focus();
+});
 
 function showSignIn(): void {
   if (ended === undefined && sessionStorage.getItem(endedHow) !== null) ended = "signed-out";

@@ -159,6 +159,32 @@ func TestAvailabilityStates(t *testing.T) {
 	eventually(t, p)
 }
 
+// A grant that was taken back elsewhere is gone here with the next call; one that
+// changes while it is read is never registered.
+func TestGrantIsGone(t *testing.T) {
+	b := start(t)
+	p := pagetest.Start(t).Page(pagetest.Look{})
+	enabled(b, p, everything)
+	b.mu.Lock()
+	b.enabled = false
+	b.mu.Unlock()
+	if got := p.Invoke("items_list", m{"collection": "files"}).Result(); got["code"] != "disabled" {
+		t.Errorf("answered %v", got)
+	}
+	p.Wait("document.querySelector('[data-state=disabled]')")
+	eventually(t, p)
+	b.mu.Lock()
+	b.enabled = true
+	b.mu.Unlock()
+	b.intercept("GET /api/automation/selection", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, 200, m{"enabled": true, "generation": 0, "selection": everything})
+	})
+	p.Eval("new BroadcastChannel('chaperone').postMessage({kind: 'selection'})", nil)
+	p.Wait("document.querySelector('[data-state=failed]')")
+	p.See("conflict")
+	eventually(t, p)
+}
+
 // A name that something else on the page holds rolls all registrations back, and
 // the page says which and why.
 func TestPartialRegistration(t *testing.T) {

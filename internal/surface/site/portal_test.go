@@ -275,6 +275,7 @@ func TestLanguageAndTheme(t *testing.T) {
 	}
 	p.Eval("(() => { const s = [...document.querySelectorAll('select')][0]; s.value = 'en'; s.dispatchEvent(new Event('change')); })()", nil)
 	p.See("Settings")
+	p.Wait("document.querySelector('.nav').innerText.includes('Automation hub') && document.activeElement.id !== 'nothing'")
 	p.Eval("(() => { const s = [...document.querySelectorAll('select')][1]; s.value = 'dark'; s.dispatchEvent(new Event('change')); })()", nil)
 	p.Goto(b.origin + "/settings")
 	p.See("Settings")

@@ -19,7 +19,7 @@ import { call, onLeave, session } from "../portal/account.js";
 import { dispatch, type Descriptor } from "./dispatch.js";
 import { findRegistry, type Registry } from "./context.js";
 import { Period } from "./period.js";
-import { codeOf } from "../portal/request.js";
+import { codeOf, Refusal } from "../portal/request.js";
 
 export interface Failed {
   readonly name: string;
@@ -83,12 +83,12 @@ export async function start(): Promise<void> {
   if (registry === undefined) return become({ state: "unsupported" });
   if (session() === undefined) return become({ state: "expired" });
   if (!navigator.onLine) return become({ state: "offline" });
-  const mine = (period = new Period(0));
+  const mine = (period = new Period());
   try {
-    const { enabled } = await call<Selection>("GET", "/api/automation/selection", undefined, { signal: mine.signal });
+    const { enabled, generation } = await call<Selection>("GET", "/api/automation/selection", undefined, { signal: mine.signal });
     if (mine.ended !== undefined) return;
     if (!enabled) return become({ state: "disabled" });
-    await register(registry, mine);
+    await register(registry, mine, generation);
   } catch (error) {
     if (mine.ended !== undefined) return;
     stop("disabled");
@@ -103,9 +103,11 @@ interface Descriptors {
   readonly tools: readonly Descriptor[];
 }
 
-async function register(registry: Registry, mine: Period): Promise<void> {
-  const { tools, of } = await call<Descriptors>("GET", "/api/automation/descriptors", undefined, { signal: mine.signal });
+async function register(registry: Registry, mine: Period, generation: number): Promise<void> {
+  const { tools, of, generation: theirs } = await call<Descriptors>("GET", "/api/automation/descriptors", undefined, { signal: mine.signal });
   if (mine.ended !== undefined) return;
+  // The selection changed between the two questions: these tools are another's.
+  if (theirs !== generation) throw new Refusal("conflict", true);
   become({ state: "registering", of });
   const set = new AbortController();
   const done: string[] = [];
@@ -134,7 +136,12 @@ async function register(registry: Registry, mine: Period): Promise<void> {
 function registration(tool: Descriptor, mine: Period) {
   return {
     name: tool.name, title: tool.title, description: tool.description, inputSchema: tool.input_schema, annotations: tool.annotations,
-    execute: (input: unknown, options?: { signal?: AbortSignal }) => dispatch(tool, mine, input, options?.signal),
+    execute: async (input: unknown, options?: { signal?: AbortSignal }) => {
+      const answer = await dispatch(tool, mine, input, options?.signal);
+      // The server says that the grant is gone: so is what stands for it here.
+      if (mine.ended === undefined && (answer["code"] === "disabled" || answer["code"] === "grant_revoked")) void start();
+      return answer;
+    },
   };
 }
 

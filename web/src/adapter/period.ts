@@ -9,9 +9,6 @@ export class Period {
   private readonly ending = new AbortController();
   private why: string | undefined;
 
-  /** @param generation the server's, which every dispatch is judged by there */
-  constructor(readonly generation: number) {}
-
   /** Aborts when the period ends. */
   get signal(): AbortSignal {
     return this.ending.signal;

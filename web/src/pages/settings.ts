@@ -4,7 +4,6 @@
 import { call, leave, session } from "../portal/account.js";
 import { Refusal } from "../portal/request.js";
 import type { Place } from "../portal/router.js";
-import { render } from "../portal/router.js";
 import { withStepUp } from "../portal/stepup.js";
 import { tell } from "../portal/tabs.js";
 import { ago, count, language, languages, moment, setLanguage, text, textOf, type Language } from "../text/text.js";
@@ -172,7 +171,7 @@ export async function signOut(): Promise<void> {
 
 function appearance(): HTMLElement {
   const names: Readonly<Record<Language, string>> = { en: "English", es: "Español" };
-  const lang = h("select", { on: { change: () => { setLanguage(lang.value as Language); render(); } } }, languages.map((l) => h("option", { value: l, lang: l, selected: l === language() }, names[l])));
+  const lang = h("select", { id: "language", on: { change: () => setLanguage(lang.value as Language) } }, languages.map((l) => h("option", { value: l, lang: l, selected: l === language() }, names[l])));
   const look = h("select", { on: { change: () => setTheme(look.value as Theme) } }, themes.map((t) => h("option", { value: t, selected: t === theme() }, text(`theme.${t}`))));
   const keys = h("input", { type: "checkbox", checked: shortcutsOn(), on: { change: () => setShortcuts(keys.checked) } });
   return section(text("settings.appearance"), h("div", { class: "fields" }, field(text("settings.language"), lang), field(text("settings.theme"), look)),

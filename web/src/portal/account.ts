@@ -119,11 +119,19 @@ export async function answer(method: string, path: string, body?: unknown, optio
     });
   } catch (error) {
     if (asked === counted && error instanceof Refusal && error.code === "session_expired") leave("expired");
-    throw error;
+    throw lost(method, path, error) ? new Refusal("unknown_outcome") : error;
   }
   if (asked !== counted) throw new Refusal("session_expired");
   used = Date.now();
   return got;
+}
+
+/**
+ * Tells whether a change was sent and nobody knows what became of it. The page's
+ * tools tell for themselves which of their steps change anything.
+ */
+function lost(method: string, path: string, error: unknown): boolean {
+  return error instanceof Refusal && error.code === "unreachable" && method !== "GET" && !path.startsWith("/api/automation/") && path !== "/api/step-up";
 }
 
 /** Opens a stream of the owner API as the person of this tab. It ends with the account. */

@@ -45,11 +45,19 @@ export function language(): Language {
   return current;
 }
 
+const switched = new Set<() => void>();
+
+/** Registers who has to say everything anew in another language. */
+export function onLanguage(listener: () => void): void {
+  switched.add(listener);
+}
+
 /** Switches the language and keeps the choice in this browser. */
 export function setLanguage(to: Language): void {
   current = to;
   localStorage.setItem(stored, to);
   document.documentElement.lang = to;
+  for (const listener of switched) listener();
 }
 
 /** Answers a text, its {names} replaced. Values are shown as they are: mark foreign text first. */
