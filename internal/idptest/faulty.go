@@ -107,7 +107,7 @@ func (f *Faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.write(w, map[string]any{
 			"issuer": f.URL, "authorization_endpoint": f.URL + "/authorize", "token_endpoint": f.URL + "/token", "jwks_uri": f.URL + "/keys",
 			"introspection_endpoint": f.URL + "/introspect", "end_session_endpoint": f.URL + "/end?x=y",
-			"id_token_signing_alg_values_supported":          []string{"RS256", "ES256", "HS256", "none"},
+			"id_token_signing_alg_values_supported":          []string{"RS256", "PS256", "ES256", "HS256", "none"},
 			"authorization_response_iss_parameter_supported": true,
 		}, f.Say.Document)
 	case "/keys":
