@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"chaperone/internal/refusal"
 	"chaperone/internal/session"
@@ -22,7 +25,7 @@ type response struct{ code, state, iss, failure string }
 // readResponse reads the callback's query: each parameter at most once.
 func readResponse(r *http.Request) (response, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil || len(r.URL.RawQuery) > maxToken {
+	if err != nil || r.Method != http.MethodGet || len(r.URL.RawQuery) > maxToken {
 		return response{}, fmt.Errorf("the answer doesn't parse: %w", refusal.BadState)
 	}
 	for _, name := range []string{"code", "state", "iss", "error"} {
@@ -119,10 +122,20 @@ func (p *Party) stepUp(ctx context.Context, cookie string, flow session.Flow, fa
 
 // tokens is the answer of the token endpoint.
 type tokens struct {
-	Access    string `json:"access_token"`
-	Type      string `json:"token_type"`
-	ID        string `json:"id_token"`
-	ExpiresIn int64  `json:"expires_in"`
+	Access    string         `json:"access_token"`
+	Type      string         `json:"token_type"`
+	ID        string         `json:"id_token"`
+	ExpiresIn jsontext.Value `json:"expires_in"`
+}
+
+// life answers how long the access token is said to be good, at most as long as
+// a session; zero where that isn't told. Some providers tell it as text.
+func (t tokens) life() time.Duration {
+	n, err := strconv.ParseInt(strings.Trim(string(t.ExpiresIn), `"`), 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return time.Duration(min(n, int64(session.Absolute/time.Second))) * time.Second
 }
 
 // redeem exchanges a code and judges what comes of it.
@@ -143,8 +156,8 @@ func (p *Party) redeem(ctx context.Context, doc *document, code string, f sessio
 	}
 	facts := p.facts(id, agent)
 	facts.Tokens = session.Tokens{ID: t.ID, Access: t.Access}
-	if t.ExpiresIn > 0 {
-		facts.AccessUntil = time.Now().Add(time.Duration(min(t.ExpiresIn, int64(session.Absolute/time.Second))) * time.Second)
+	if life := t.life(); life > 0 {
+		facts.AccessUntil = time.Now().Add(life)
 	}
 	if p.Introspection {
 		state, err := p.Introspect(ctx, t.Access, id.subject)
