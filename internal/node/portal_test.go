@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -182,4 +184,113 @@ func authorize(t *testing.T, s *server) string {
 
 func listen(port int) (net.Listener, error) {
 	return net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+}
+
+// Signed in by a recovery code, what needs a strong sign-in asks for one, and the
+// person comes back to their own choice, which they then confirm themselves.
+func TestStepUpAfterRecovery(t *testing.T) {
+	s := stand(t, nil)
+	p := pagetest.Start(t).Page(pagetest.Look{})
+	w, err := s.node.Welcome(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Authenticator()
+	p.Goto(w.Enrolment)
+	p.Wait(`document.activeElement?.id === "name"`)
+	p.Fill("#name", "Ada")
+	p.Click("#enrol button[type=submit]")
+	p.Wait(`document.querySelectorAll("#list li").length === 10`)
+	var code string
+	p.Eval(`document.querySelector("#list li").innerText.trim()`, &code)
+	p.Goto(s.origin + "/automation")
+	p.ClickText("Sign in")
+	p.Wait(`document.querySelector("#passkey")`)
+	p.Eval(`document.querySelector("details")?.setAttribute("open", "")`, nil)
+	p.Fill("#code", code)
+	p.Click("#recovery button[type=submit]")
+	p.Wait("document.querySelector('.matrix input')")
+	p.Click("input[aria-label='read: Files']")
+	p.ClickText("Switch on with this selection")
+	p.See("Is it still you?")
+	p.ClickText("Sign in again")
+	p.Wait(`document.querySelector("#passkey")`)
+	p.Click("#passkey")
+	p.See("Your choice is as you left it.")
+	if n := len(p.Tools()); n != 0 {
+		t.Errorf("%d tools before the person pressed again", n)
+	}
+	p.ClickText("Switch on with this selection")
+	p.See("2 of 5 tools are registered in this tab.")
+	sound(t, p, "automation")
+}
+
+// Two people one after the other in one browser: the second meets nothing of the
+// first, and what the first had switched on is off.
+func TestSecondPerson(t *testing.T) {
+	s := stand(t, nil)
+	profile := pagetest.Start(t).Profile()
+	one := profile.Page(pagetest.Look{})
+	s.enrol(one, "Ada")
+	one.Goto(s.origin + "/automation")
+	one.Click("input[aria-label='list: Files']")
+	one.ClickText("Switch on with this selection")
+	one.See("2 of 5 tools are registered in this tab.")
+	call := one.Invoke("items_list", map[string]any{"collection": "files"})
+	if got := call.Result(); got["ok"] != true {
+		t.Errorf("items_list: %v", got)
+	}
+
+	// Revoked in another tab under Connected apps: gone here with the next call.
+	two := profile.Page(pagetest.Look{})
+	two.Goto(s.origin + "/connections")
+	two.See("This browser session")
+	two.ClickText("Revoke")
+	two.Click("dialog .danger")
+	two.See("Revoked.")
+	one.Wait("document.querySelector('[data-state=disabled]')")
+	if n := len(one.Tools()); n != 0 {
+		t.Errorf("%d tools after the grant was revoked", n)
+	}
+	two.Click(".who button")
+	two.See("You are signed out.")
+	one.See("Sign in")
+	if words := one.Text("body"); strings.Contains(words, "Files") || strings.Contains(words, "Ada") {
+		t.Errorf("something of the first person is left:\n%s", words)
+	}
+}
+
+// A person starts a contained browser, watches it, pauses it and ends it.
+func TestAgentsPage(t *testing.T) {
+	s := stand(t, nil)
+	folder := filepath.Join(s.home, "engagements")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"demo.yaml":   "engagement: demo\nallow:\n  - {host: app.example.com}\n",
+		"broken.yaml": "engagement: broken\nallow: 7\n",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := pagetest.Start(t).Page(pagetest.Look{})
+	s.enrol(p, "Ada")
+	shown(p, "/agents")
+	p.See("This scope file can’t be read")
+	p.ClickOn(`document.querySelector('button[aria-label="Start a browser for demo"]')`)
+	p.Wait("location.pathname.startsWith('/agents/') && document.querySelector('.live-picture')?.naturalWidth > 0")
+	p.See("running")
+	sound(t, p, "run")
+	p.ClickText("Pause")
+	p.See("paused")
+	p.ClickText("Resume")
+	p.See("running")
+	shown(p, "/agents")
+	p.Wait("document.querySelectorAll('main tbody tr').length === 1")
+	p.ClickOn(`document.querySelector('button[aria-label="End the browser of demo"]')`)
+	p.Click("dialog .danger")
+	p.See("No browser is running")
+	sound(t, p, "agents")
 }
