@@ -59,7 +59,7 @@ func (b *Book) room(tx *tx, actor string) error {
 
 // Enable turns the browser surface of a session on, with that selection: bound to
 // this session, for 12 hours at most. generation is the one that its owner saw:
-// that of [Book.Selection], 0 where the session never had one; another is
+// that of [Book.Selection], or 0 where they saw that it is off; another is
 // [refusal.Conflict]. On a surface that is on it is Select. The caller has seen to
 // it that step-up is fresh. Refusals of the selection are those of Connect.
 func (b *Book) Enable(ctx context.Context, session, actor string, selection []tool.Selected, generation int64) (Connection, error) {
@@ -90,7 +90,7 @@ func (b *Book) put(ctx context.Context, session, actor string, selection []tool.
 		switch live := c.State == Live && now.Before(c.Expires); {
 		case c.State == Ended:
 			return fmt.Errorf("session is over: %w", tool.SessionExpired)
-		case c.Generation != generation:
+		case c.Generation != generation && (live || generation != 0):
 			return fmt.Errorf("the selection was changed meanwhile: %w", refusal.Conflict)
 		case v == connectionSelected && !live:
 			return fmt.Errorf("the browser surface is off: %w", tool.Disabled)
@@ -154,8 +154,8 @@ func (b *Book) ofSession(tx *tx, session, actor string) (Connection, error) {
 	return latest, nil
 }
 
-// Selection answers the session's grant, live or not, and its generation; one of
-// a session that never enabled is the zero Connection.
+// Selection answers the session's grant that is on. Where none is, it is
+// [refusal.Unknown], beside the last one that was (or the zero Connection).
 func (b *Book) Selection(ctx context.Context, session string) (c Connection, err error) {
 	err = b.db.View(ctx, func(tx *tx) error {
 		c = Connection{}
@@ -167,6 +167,9 @@ func (b *Book) Selection(ctx context.Context, session string) (c Connection, err
 		c.Selection, err = selected(tx, c.ID)
 		return err
 	})
+	if err == nil && !c.Enabled(time.Now()) {
+		err = fmt.Errorf("the browser surface is off: %w", refusal.Unknown)
+	}
 	return c, err
 }
 

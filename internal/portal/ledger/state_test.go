@@ -56,15 +56,15 @@ func TestCollectionVerbs(t *testing.T) {
 
 // TestConnectionVerbs walks each verb of a browser's grant from each state.
 func TestConnectionVerbs(t *testing.T) {
-	verbs := []string{"enable", "enable, stale", "select", "disable", "end", "revoke"}
+	verbs := []string{"enable", "enable, seen off", "enable, stale", "select", "disable", "end", "revoke"}
 	want := map[string][]row{
-		"absent":   {{"ok", "live 1"}, {refusal.Conflict, ""}, {tool.Disabled, ""}, {"ok", ""}, {"ok", ""}, {refusal.Unknown, ""}},
-		"live":     {{"ok", "live 2"}, {refusal.Conflict, "live 1"}, {"ok", "live 2"}, {"ok", "disabled 2"}, {"ok", "ended 2"}, {"ok", "revoked 2"}},
-		"disabled": {{"ok", "live 3"}, {refusal.Conflict, "disabled 2"}, {tool.Disabled, "disabled 2"}, {"ok", "disabled 2"}, {"ok", "ended 3"}, {"ok", "revoked 3"}},
-		"ended":    {{tool.SessionExpired, "ended 2"}, {tool.SessionExpired, "ended 2"}, {tool.SessionExpired, "ended 2"}, {"ok", "ended 2"}, {"ok", "ended 2"}, {"ok", "ended 2"}},
+		"absent":   {{"ok", "live 1"}, {"ok", "live 1"}, {refusal.Conflict, ""}, {tool.Disabled, ""}, {"ok", ""}, {"ok", ""}, {refusal.Unknown, ""}},
+		"live":     {{"ok", "live 2"}, {refusal.Conflict, "live 1"}, {refusal.Conflict, "live 1"}, {"ok", "live 2"}, {"ok", "disabled 2"}, {"ok", "ended 2"}, {"ok", "revoked 2"}},
+		"disabled": {{"ok", "live 3"}, {"ok", "live 3"}, {refusal.Conflict, "disabled 2"}, {tool.Disabled, "disabled 2"}, {"ok", "disabled 2"}, {"ok", "ended 3"}, {"ok", "revoked 3"}},
+		"ended":    {{tool.SessionExpired, "ended 2"}, {tool.SessionExpired, "ended 2"}, {tool.SessionExpired, "ended 2"}, {tool.SessionExpired, "ended 2"}, {"ok", "ended 2"}, {"ok", "ended 2"}, {"ok", "ended 2"}},
 		// A session that is there still may be enabled again, as another connection.
-		"revoked": {{"ok", "live 3"}, {refusal.Conflict, "revoked 2"}, {tool.Disabled, "revoked 2"}, {"ok", "revoked 2"}, {"ok", "revoked 2"}, {"ok", "revoked 2"}},
-		"expired": {{"ok", "live 3"}, {refusal.Conflict, "expired 2"}, {tool.Disabled, "expired 2"}, {"ok", "expired 2"}, {"ok", "expired 2"}, {"ok", "expired 2"}},
+		"revoked": {{"ok", "live 3"}, {"ok", "live 3"}, {refusal.Conflict, "revoked 2"}, {tool.Disabled, "revoked 2"}, {"ok", "revoked 2"}, {"ok", "revoked 2"}, {"ok", "revoked 2"}},
+		"expired": {{"ok", "live 3"}, {"ok", "live 3"}, {refusal.Conflict, "expired 2"}, {tool.Disabled, "expired 2"}, {"ok", "expired 2"}, {"ok", "expired 2"}, {"ok", "expired 2"}},
 	}
 	each(t, func(t *testing.T, b *book) {
 		for state, rows := range want {
@@ -84,11 +84,13 @@ func TestConnectionVerbs(t *testing.T) {
 				case "expired":
 					ok(t, b.lapse(t, c.ID))
 				}
-				now := must[ledger.Connection](t)(b.Selection(ctx, session))
+				now := b.latest(t, session)
 				var err error
 				switch verb {
 				case "enable":
 					_, err = b.Enable(ctx, session, actor, all(), now.Generation)
+				case "enable, seen off":
+					_, err = b.Enable(ctx, session, actor, all(), 0)
 				case "enable, stale":
 					_, err = b.Enable(ctx, session, actor, all(), now.Generation+1)
 				case "select":
@@ -100,7 +102,7 @@ func TestConnectionVerbs(t *testing.T) {
 				case "revoke":
 					err = b.Revoke(ctx, actor, c.ID)
 				}
-				after := must[ledger.Connection](t)(b.Selection(ctx, session))
+				after := b.latest(t, session)
 				then := ""
 				if after.ID != "" {
 					then = string(after.State) + " " + string(rune('0'+after.Generation))
@@ -112,6 +114,16 @@ func TestConnectionVerbs(t *testing.T) {
 		}
 		b.check(t)
 	})
+}
+
+// latest answers the session's last grant, on or off.
+func (b *book) latest(t testing.TB, session string) ledger.Connection {
+	t.Helper()
+	c, err := b.Selection(ctx, session)
+	if on := c.Enabled(time.Now()); err == nil && !on || err != nil && (on || word(err) != refusal.Unknown) {
+		t.Errorf("a grant that is %s: %v", c.State, err)
+	}
+	return c
 }
 
 // lapse lets a connection expire: a minute ago, by its row and by the log.
