@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -47,9 +47,9 @@ type S3 struct {
 	http   *http.Client
 	step   func(step string) error // tests stop here; nil elsewhere
 
-	mu      sync.Mutex // over proven; held while the server is tried
-	proven  bool
-	attempt time.Time
+	proven  atomic.Bool   // the server keeps conditions
+	turn    chan struct{} // holds one: who has it tries the server, and owns attempt
+	attempt time.Time     // of the last trial that failed
 }
 
 const (
@@ -78,7 +78,7 @@ func NewS3(c S3Config) (*S3, error) {
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
 	})
-	return &S3{config: c, client: client, http: h}, nil
+	return &S3{config: c, client: client, http: h, turn: make(chan struct{}, 1)}, nil
 }
 
 // Close ends the idle connections.

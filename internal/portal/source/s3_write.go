@@ -254,9 +254,16 @@ const proveAgain = 30 * time.Second
 // prove tries once whether the server keeps conditions: a source that can't refuse
 // a second writer must not have a first.
 func (s *S3) prove(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.proven {
+	if s.proven.Load() {
+		return nil
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return errUnavailable
+	}
+	if s.proven.Load() {
 		return nil
 	}
 	if time.Since(s.attempt) < proveAgain {
@@ -270,7 +277,7 @@ func (s *S3) prove(ctx context.Context) error {
 		s.attempt = time.Now()
 		return tool.Fail(tool.SourceDisconnected, "cause", "conditions")
 	}
-	s.proven = true
+	s.proven.Store(true)
 	return nil
 }
 
