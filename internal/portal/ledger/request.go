@@ -139,8 +139,12 @@ func (b *Book) byID(tx *tx, actor, connection, requestID string) (r Request, kno
 	return all[0], true, nil
 }
 
-// again tells whether the same request may be claimed once more: it surely had no
-// effect, for a reason that passes.
+// Open tells whether a claim of this request may be fresh: it was never claimed, or
+// it surely had no effect, for a reason that passes.
+func (r Request) Open() bool {
+	return r.Receipt == "" || r.again()
+}
+
 func (r Request) again() bool { return r.State == Refused && tool.Fail(r.Code).Retryable() }
 
 // Claim is the one commit before a change's effect: it judges the caller's grant,

@@ -36,7 +36,11 @@ type slot struct {
 
 func (s *slot) hold() { s.held.Add(1) }
 
+// drop gives up one hold; a nil slot has none.
 func (s *slot) drop() {
+	if s == nil {
+		return
+	}
 	if s.held.Add(-1) == 0 {
 		<-s.gate.slots
 		s.leave()

@@ -39,13 +39,8 @@ func (d *Desk) change(ctx context.Context, j job, c change) result {
 	if err != nil {
 		return failed(err)
 	}
-	s, err := d.admit(ctx, j.who.Actor)
+	claim, s, err := d.claim(ctx, j, c, a, src, known)
 	if err != nil {
-		return failed(err)
-	}
-	claim, err := d.claim(ctx, s, j, c, a, src, known)
-	if err != nil {
-		s.drop()
 		return failed(err)
 	}
 	r, fresh, err := d.ledger.Claim(ctx, claim)
@@ -56,14 +51,16 @@ func (d *Desk) change(ctx context.Context, j job, c change) result {
 		}
 		return d.replay(ctx, j, r)
 	}
-	defer s.drop()
 	// From here on the request is begun: whatever happens, it is settled or told
 	// unknown.
-	if ctx.Err() != nil {
+	defer s.drop()
+	switch {
+	case ctx.Err() != nil:
 		return d.settled(ctx, r, ledger.Outcome{State: ledger.Refused, Code: tool.Cancelled})
-	}
-	if src == nil {
+	case src == nil:
 		return d.settled(ctx, r, ledger.Outcome{State: ledger.Refused, Code: tool.SourceDisconnected})
+	case s == nil: // it was forgotten, or refused, since it was looked at
+		return d.settled(ctx, r, ledger.Outcome{State: ledger.Refused, Code: tool.Busy})
 	}
 	return d.send(ctx, s, src, c, r)
 }
@@ -119,24 +116,30 @@ func (c change) suits(kind ledger.Kind) error {
 	return nil
 }
 
-// claim is what the ledger is to write before the effect.
-func (d *Desk) claim(ctx context.Context, s *slot, j job, c change, a ledger.Allowed, src source.Source, known ledger.Request) (ledger.Claim, error) {
+// claim is what the ledger is to write before the effect, and the slot under which
+// the effect is made; nil where the request has its outcome already, or another is
+// making it.
+func (d *Desk) claim(ctx context.Context, j job, c change, a ledger.Allowed, src source.Source, known ledger.Request) (ledger.Claim, *slot, error) {
 	out := ledger.Claim{Caller: j.who, Review: j.review, Tool: c.name, Digest: j.digest, RequestID: c.RequestID,
 		Collection: c.Collection, Item: c.Item, IfVersion: c.IfVersion, IfAbsent: c.IfAbsent, HasContent: c.HasContent}
 	if c.Metadata != nil {
 		metadata, err := canon.Marshal(c.Metadata)
 		if err != nil {
-			return out, tool.Fail(tool.InvalidInput, "path", "/metadata", "rule", "text")
+			return out, nil, tool.Fail(tool.InvalidInput, "path", "/metadata", "rule", "text")
 		}
 		out.Metadata = string(metadata)
 	}
-	if a.Kind == ledger.Storage && known.State != ledger.Done {
-		if err := d.size(ctx, s, c, a, src, &out); err != nil {
-			return out, err
+	if !known.Open() {
+		return out, nil, nil
+	}
+	s, err := d.admit(ctx, j.who.Actor)
+	if err == nil && a.Kind == ledger.Storage {
+		if err = d.size(ctx, s, c, a, src, &out); err != nil {
+			s.drop()
 		}
 	}
 	out.Until = time.Now().Add(d.limits.Deadline + spare)
-	return out, nil
+	return out, s, err
 }
 
 // size tells what a change of hosted storage adds or frees. Of a version that isn't
