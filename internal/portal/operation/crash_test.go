@@ -16,8 +16,8 @@ import (
 	"chaperone/internal/storetest"
 )
 
-// brisk is the limits of processes that die: their requests are soon nobody's.
-var brisk = operation.Limits{Parallel: 200, Rate: 1e6, Burst: 1e6, Deadline: 2 * time.Second}
+// brisk is the limits of processes that die.
+var brisk = operation.Limits{Parallel: 200, Rate: 1e6, Burst: 1e6, Deadline: 20 * time.Second}
 
 // writer makes one change and stops where it is told: "before" the effect or
 // "after" it, or never. Its arguments: url, dir, connection, actor, where, the call.
