@@ -61,6 +61,14 @@ export function watch(listener: () => void, signal: AbortSignal): void {
   signal.addEventListener("abort", () => watchers.delete(listener));
 }
 
+const called = new Set<() => void>();
+
+/** Calls back after each call of a tool of this tab, until the signal aborts. */
+export function watchCalls(listener: () => void, signal: AbortSignal): void {
+  called.add(listener);
+  signal.addEventListener("abort", () => called.delete(listener));
+}
+
 function become(next: Availability): void {
   now = next;
   for (const w of watchers) w();
@@ -140,6 +148,7 @@ function registration(tool: Descriptor, mine: Period) {
       const answer = await dispatch(tool, mine, input, options?.signal);
       // The server says that the grant is gone: so is what stands for it here.
       if (mine.ended === undefined && (answer["code"] === "disabled" || answer["code"] === "grant_revoked")) void start();
+      for (const listener of called) listener();
       return answer;
     },
   };

@@ -2,7 +2,7 @@
 // this tab, on which exact collections and functions, and what came of it.
 
 import { call, session } from "../portal/account.js";
-import { availability, type Availability, type Failed, type Selected, type Selection, start, stop, watch } from "../adapter/adapter.js";
+import { availability, type Availability, type Failed, type Selected, type Selection, start, stop, watch, watchCalls } from "../adapter/adapter.js";
 import type { Place } from "../portal/router.js";
 import { keepDraft, takeDraft, withStepUp } from "../portal/stepup.js";
 import { tell } from "../portal/tabs.js";
@@ -35,7 +35,13 @@ export function automation(place: Place): void {
     section(text("automation.calls"), calls),
     h("p", { class: "hint" }, text("automation.scope")));
   showSurface();
-  void load(calls, place.signal, () => call<{ calls: Call[] }>("GET", "/api/automation/calls", undefined, { signal: place.signal }), recent);
+  const showCalls = (): void => void load(calls, place.signal, () => call<{ calls: Call[] }>("GET", "/api/automation/calls", undefined, { signal: place.signal }), recent);
+  showCalls();
+  let due: ReturnType<typeof setTimeout> | undefined;
+  watchCalls(() => {
+    clearTimeout(due); // many calls at once are one look
+    due = setTimeout(showCalls, 400);
+  }, place.signal);
 }
 
 const looks: Readonly<Record<Availability["state"], [IconName, "plain" | "good" | "warn" | "bad" | "accent"]>> = {
