@@ -5,16 +5,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
-	"chaperone/internal/leaktest"
 	"chaperone/internal/node"
 	"chaperone/internal/pagetest"
 )
-
-func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
 
 // server is a whole node on a port of its own.
 type server struct {
