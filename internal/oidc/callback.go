@@ -2,6 +2,7 @@ package oidc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -43,7 +44,7 @@ func (p *Party) Callback(w http.ResponseWriter, r *http.Request) {
 	noStore(w)
 	flow, done, err := p.comeBack(r)
 	if err != nil {
-		p.refuse(w, r, err)
+		p.refuse(w, r, errors.Join(err, p.tell(r.Context(), flow, err)))
 		return
 	}
 	http.SetCookie(w, &http.Cookie{
@@ -51,6 +52,16 @@ func (p *Party) Callback(w http.ResponseWriter, r *http.Request) {
 		Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	})
 	p.accepted(w, r, done.Key, flow.Next)
+}
+
+// tell puts a refusal into the audit, but for those that anybody can bring about
+// without the provider's help: they would let a stranger fill it.
+func (p *Party) tell(ctx context.Context, flow session.Flow, err error) error {
+	code := refusal.Of(err)
+	if flow.Purpose == "" || code == "" || flow.Purpose == session.SignIn && code == refusal.ProviderError {
+		return nil
+	}
+	return p.book.Refused(ctx, flow, code)
 }
 
 // comeBack is the whole of it, in an order that matters: whose browser it is,

@@ -14,10 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"chaperone/internal/audit"
 	"chaperone/internal/idptest"
 	"chaperone/internal/oidc"
 	"chaperone/internal/refusal"
 	"chaperone/internal/session"
+	"chaperone/internal/store"
 	"chaperone/internal/storetest"
 )
 
@@ -274,6 +276,15 @@ func TestStepUpRefused(t *testing.T) {
 		if err != nil || after.Generation != 1 {
 			t.Errorf("%s: the session was disturbed: %v", name, err)
 		}
+	}
+	told := map[refusal.Code]int{}
+	if err := s.db.View(context.Background(), func(tx *store.Tx) error {
+		return audit.Each(tx, audit.Filter{Kind: "session.refused"}, func(r audit.Record) error { told[r.Code]++; return nil })
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if told[refusal.OtherPerson] != 1 || told[refusal.BadACR] != 9 || told[refusal.BadAuthTime] != 16 {
+		t.Errorf("the audit was told %v", told)
 	}
 	f.Behave()
 	s.agent = s.browser()

@@ -151,6 +151,17 @@ func (b *Book) tellReplay(tx *tx, f Flow) error {
 	})
 }
 
+// Refused tells in the audit that a flow which had come back wasn't accepted,
+// and why. A flow comes back once, so this is told at most once for each.
+func (b *Book) Refused(ctx context.Context, f Flow, why refusal.Code) error {
+	return b.db.Update(ctx, func(tx *tx) error {
+		return b.log.Append(tx, audit.Event{
+			Tenant: b.tenant, Kind: "session.refused", Subject: f.Session, Code: why,
+			Public: []audit.Field{audit.Word("purpose", f.Purpose)},
+		})
+	})
+}
+
 // sweepFlows drops flows that nobody can claim any more, and logouts that
 // nothing can meet any more.
 func (b *Book) sweepFlows(tx *tx, now time.Time) error {
