@@ -241,6 +241,10 @@ func TestSecondPerson(t *testing.T) {
 		t.Errorf("items_list: %v", got)
 	}
 
+	one.Invoke("collections_list", map[string]any{}).Result()
+	one.Wait("document.querySelectorAll('main section:last-of-type tbody tr').length === 2 && !document.querySelector('main [aria-busy=true]')")
+	sound(t, one, "calls")
+
 	// Revoked in another tab under Connected apps: gone here with the next call.
 	two := profile.Page(pagetest.Look{})
 	two.Goto(s.origin + "/connections")

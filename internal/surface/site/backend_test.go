@@ -561,7 +561,8 @@ func (b *backend) calls(w http.ResponseWriter, r *http.Request) {
 	rows := []m{
 		{"at_ms": now - 60_000, "tool": "item_read", "collection": "files", "effect": "read", "code": nil, "transport": "browser"},
 		{"at_ms": now - 120_000, "tool": "item_write", "collection": "files", "effect": "write", "code": "review_declined", "transport": "browser"},
-		{"at_ms": now - 3_600_000, "tool": "items_list", "collection": "inbox", "effect": "read", "code": nil, "transport": "bearer"}}
+		{"at_ms": now - 3_600_000, "tool": "items_list", "collection": "inbox", "effect": "read", "transport": "bearer"},
+		{"at_ms": now - 3_700_000, "tool": "collections_list", "effect": "read", "transport": "bearer"}}
 	if b.empty {
 		rows = rows[:0]
 	}

@@ -15,6 +15,7 @@ interface Entry {
   subject?: string;
   code?: string;
   public?: Record<string, unknown>;
+  values?: Record<string, string>;
 }
 
 interface Page {
@@ -70,7 +71,7 @@ function row(e: Entry): Child[] {
     h("code", null, marked(e.kind)),
     e.subject ? h("code", { class: "code short" }, marked(e.subject)) : h("span", { class: "muted" }, "—"),
     e.code ? badge(h("code", null, marked(e.code))) : h("span", { class: "muted" }, "—"),
-    h("span", { class: "sub" }, Object.entries(e.public ?? {}).map(([k, v]) => [h("code", null, marked(`${k}=${typeof v === "string" ? v : JSON.stringify(v)}`)), " "])),
+    h("span", { class: "sub" }, Object.entries({ ...e.public, ...e.values }).map(([k, v]) => [h("code", null, marked(`${k}=${typeof v === "string" ? v : JSON.stringify(v)}`)), " "])),
     h("time", { datetime: new Date(e.at_ms).toISOString() }, moment(e.at_ms)),
   ];
 }

@@ -137,9 +137,9 @@ async function disable(now: Selection, changed: () => void): Promise<void> {
 interface Call {
   at_ms: number;
   tool: string;
-  collection: string;
+  collection?: string; // a list of collections has none
   effect: "read" | "write" | "delete";
-  code: string | null;
+  code?: string | null;
   transport: string;
   receipt?: string;
 }
@@ -147,7 +147,7 @@ interface Call {
 function recent({ calls }: { calls: readonly Call[] }): Child {
   if (calls.length === 0) return empty("clock", text("calls.empty"), text("calls.empty.next"));
   return table(text("automation.calls"), [text("calls.tool"), text("calls.collection"), text("calls.effect"), text("calls.outcome"), text("calls.transport"), text("calls.at")], calls.map((c) => [
-    h("code", null, marked(c.tool)), foreign(c.collection), textOf("effect", c.effect, "effect.read"),
+    h("code", null, marked(c.tool)), c.collection ? foreign(c.collection) : h("span", { class: "muted" }, "—"), textOf("effect", c.effect, "effect.read"),
     c.code ? badge(h("code", null, marked(c.code)), c.code === "unknown_outcome" ? "warn" : "bad") : badge(text("calls.ok"), "good"),
     textOf("transport", c.transport, "transport.bearer"), h("time", { datetime: new Date(c.at_ms).toISOString() }, moment(c.at_ms)),
   ]));
