@@ -18,8 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"chaperone/internal/audit"
-	"chaperone/internal/oauth"
-	"chaperone/internal/owned/run"
+	"chaperone/internal/node"
 	"chaperone/internal/refusal"
 	"chaperone/internal/store"
 )
@@ -70,7 +69,7 @@ func (p auditPlaces) open(ctx context.Context) (*store.DB, error) {
 
 func (p auditPlaces) verifyOptions(keys []string) audit.VerifyOptions {
 	return audit.VerifyOptions{
-		Tenant: p.tenant, CheckpointDir: p.checkpoints, KeyFile: p.key, Keys: keys, Checks: []audit.Check{run.Check, oauth.Check},
+		Tenant: p.tenant, CheckpointDir: p.checkpoints, KeyFile: p.key, Keys: keys, Checks: node.Invariants(),
 	}
 }
 

@@ -1,26 +1,36 @@
 package node
 
 import (
+	"errors"
+
+	"chaperone/internal/audit"
 	"chaperone/internal/credential"
 	"chaperone/internal/oauth"
 	"chaperone/internal/owned/run"
 	"chaperone/internal/portal/item"
 	"chaperone/internal/portal/ledger"
+	"chaperone/internal/refusal"
 	"chaperone/internal/session"
 	"chaperone/internal/store"
 )
 
-// Invariants are those of every authority that a server writes with: what `chaperone
-// audit verify` holds the database to, beside the log.
-var Invariants = []func(*store.Tx) error{
-	run.Check, session.Check, credential.Check, oauth.Check, ledger.Check, item.Check,
+// Invariants are those of every authority that a server or a command writes with:
+// what `chaperone audit verify` holds a database to, beside the log.
+func Invariants() []audit.Check {
+	var all []audit.Check
+	for _, check := range []audit.Check{run.Check, session.Check, credential.Check, oauth.Check, ledger.Check, item.Check} {
+		all = append(all, unlessOlder(check))
+	}
+	return all
 }
 
-// Checks runs them all.
-func Checks(tx *store.Tx) []error {
-	var errs []error
-	for _, check := range Invariants {
-		errs = append(errs, check(tx))
+// unlessOlder passes over what a database of an older version has no tables for.
+func unlessOlder(check audit.Check) audit.Check {
+	return func(tx *store.Tx) error {
+		err := check(tx)
+		if errors.Is(err, refusal.OlderDatabase) {
+			return nil
+		}
+		return err
 	}
-	return errs
 }
