@@ -197,4 +197,16 @@ func TestTroubleInABrowser(t *testing.T) {
 	c.Open(s.origin + "/idp/login?authRequestID=" + strings.Repeat("0", 32))
 	c.Until(`document.querySelector("h1").textContent.includes("work")`)
 	look(t, c, "refused")
+	// A callback that nobody began.
+	c.Open(s.origin + "/auth/callback?state=x&code=y")
+	c.Until(`document.querySelector("code").textContent === "bad_state"`)
+	for _, scheme := range []string{"light", "dark"} {
+		c.Look(320, 800, scheme)
+		if c.Text(`document.documentElement.scrollWidth > innerWidth`) != "false" || c.Text(`getComputedStyle(document.querySelector("main")).borderRadius`) != "14px" {
+			t.Error("the callback's page is too wide, or has no style")
+		}
+		if shots != "" {
+			c.Screenshot(filepath.Join(shots, "callback-"+scheme+".png"), 320, 800, scheme)
+		}
+	}
 }
