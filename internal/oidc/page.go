@@ -44,7 +44,7 @@ var accepted = template.Must(template.New("accepted").Parse(`<!doctype html>
 var refused = template.Must(template.New("refused").Parse(`<!doctype html>
 <html lang="{{.Lang}}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>{{.Title}} · Chaperone</title><style>{{.Style}}</style></head>
-<body><main><h1>{{.Title}}</h1><p>{{.Lead}}</p><p><a href="/auth/login?next=/">{{.Again}}</a> · <a href="/">{{.Home}}</a></p>
+<body><main><h1>{{.Title}}</h1><p>{{.Lead}}</p><p><a href="/auth/login?next=/">{{.Again}}</a><br><a href="/">{{.Home}}</a></p>
 <p><small>{{.CodeIs}} <code>{{.Code}}</code></small></p></main></body></html>
 `))
 

@@ -18,7 +18,7 @@ import (
 	"chaperone/internal/storetest"
 )
 
-func TestMain(m *testing.M) { storetest.Main(m, nil) }
+func TestMain(m *testing.M) { storetest.Main(m, map[string]storetest.Role{"claim": claim}) }
 
 // book is a session book with what a test needs to look behind it.
 type book struct {
