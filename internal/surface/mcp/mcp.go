@@ -1,8 +1,25 @@
-// Package mcp is the surface through which one agent uses one contained browser
-// over the Model Context Protocol: a line of JSON-RPC in, a line out, on two
-// streams (spec/product.md, `chaperone mcp`).
+// Package mcp is the surface through which agents act over the Model Context
+// Protocol, in two forms that share how messages are read and results written:
 //
-// The official SDK speaks the protocol: 2026-07-28 and the older versions with
+//   - [Serve]: one agent, one contained browser, a line of JSON-RPC in and a line
+//     out on two streams (spec/product.md, `chaperone mcp`)
+//   - [HTTP]: any number of agents, each by the grant behind its bearer token,
+//     at /mcp of a server, and [Authorization], which gives those tokens
+//     (spec/portal-tools.md, sections 1 and 3)
+//
+// Over HTTP the package holds
+//
+//	http.go           the order in which a request is judged; two protocols, one URL
+//	border.go         a body read strictly, and the headers that mirror it
+//	bearer.go         the token, the challenges of RFC 6750, streams that end with it
+//	sessions.go       older protocols' sessions, bound to their grant by a MAC
+//	offer.go          what a group of tools is; account.go and owned.go are two
+//	serve_tools.go    tools/list and tools/call by grant
+//	consent.go        a person's yes, in both authorities
+//	authorization.go  metadata and the authorization request
+//	exchange.go       registration, tokens, revocation
+//
+// The rest of this comment is about streams. The official SDK speaks the protocol: 2026-07-28 and the older versions with
 // sessions. What the SDK leaves open is closed here:
 //
 //   - [pipe] reads each line strictly before the SDK sees it (duplicate keys,
