@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -65,9 +66,29 @@ func TestPortal(t *testing.T) {
 	p.Click("dialog button[type=submit]")
 	p.Wait("document.querySelector('.item-content')?.innerText.includes('and two')")
 	sound(t, p, "item")
+	name, content := p.Download(func() { p.ClickText("Download") })
+	if name != "first.txt" || !strings.Contains(string(content), "one") || !strings.Contains(string(content), "and two") {
+		t.Errorf("downloaded %s: %q", name, content)
+	}
 	p.ClickText("Delete")
 	p.Click("dialog .danger")
 	p.See("Deleted.")
+	binary := make([]byte, 700_000)
+	for i := range binary {
+		binary[i] = byte(i * i >> 3)
+	}
+	file := filepath.Join(t.TempDir(), "picture.png")
+	if err := os.WriteFile(file, binary, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p.Upload(file, func() { p.ClickText("Upload a file") })
+	p.See("This isn’t text.")
+	if name, content = p.Download(func() { p.Click(".binary button") }); name != "picture.png" || !bytes.Equal(content, binary) {
+		t.Errorf("downloaded %s, %d bytes, want what was uploaded", name, len(content))
+	}
+	p.ClickText("Delete")
+	p.Click("dialog .danger")
+	p.See("Nothing stored yet")
 	shown(p, "/")
 	p.ClickOn("document.querySelector('button[aria-label=\"Remove Reports\"]')")
 	p.Click("dialog .danger")

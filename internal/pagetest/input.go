@@ -1,6 +1,11 @@
 package pagetest
 
-import "strings"
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
 
 // Click presses the pointer's main button on the middle of an element that is on
 // view and takes presses, after it has been scrolled to.
@@ -91,4 +96,40 @@ func (p *Page) Fill(selector, text string) {
 	p.Wait("document.querySelector(" + Quote(selector) + ")")
 	p.Eval("document.querySelector("+Quote(selector)+").focus()", nil)
 	p.Type(text)
+}
+
+// Upload chooses a file where act makes the browser ask for one.
+func (p *Page) Upload(path string, act func()) {
+	p.t.Helper()
+	p.Do("Page.setInterceptFileChooserDialog", object{"enabled": true}, nil)
+	act()
+	select {
+	case node := <-p.chooser:
+		p.Do("DOM.setFileInputFiles", object{"files": []string{path}, "backendNodeId": node}, nil)
+	case <-time.After(waits):
+		p.t.Fatal("the page asked for no file")
+	}
+	p.Do("Page.setInterceptFileChooserDialog", object{"enabled": false}, nil)
+}
+
+// Download saves what act makes the page offer, and answers its name and content.
+func (p *Page) Download(act func()) (name string, content []byte) {
+	p.t.Helper()
+	dir := p.t.TempDir()
+	p.Do("Browser.setDownloadBehavior", object{"behavior": "allow", "downloadPath": dir, "browserContextId": p.Profile.id}, nil)
+	act()
+	for end := time.Now().Add(waits); time.Now().Before(end); time.Sleep(15 * time.Millisecond) {
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if len(files) == 1 && !strings.HasSuffix(files[0].Name(), ".crdownload") {
+			if content, err = os.ReadFile(filepath.Join(dir, files[0].Name())); err != nil {
+				p.t.Fatal(err)
+			}
+			return files[0].Name(), content
+		}
+	}
+	p.t.Fatal("nothing was saved")
+	return "", nil
 }

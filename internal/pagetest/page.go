@@ -46,6 +46,7 @@ type Page struct {
 	answers  map[string]chan Answer
 	early    map[string]Answer
 	frame    string
+	chooser  chan int // the node that asks for a file
 }
 
 // Profile makes a fresh browser context.
@@ -81,7 +82,7 @@ func (p *Profile) Page(look Look) *Page {
 		t.Fatal(err)
 	}
 	page := &Page{Profile: p, t: t, engine: p.engine, target: made.Target, session: made.Session, frame: made.Target,
-		tools: map[string]Tool{}, answers: map[string]chan Answer{}, early: map[string]Answer{}}
+		chooser: make(chan int, 8), tools: map[string]Tool{}, answers: map[string]chan Answer{}, early: map[string]Answer{}}
 	p.engine.wire.listen(made.Session, page.event)
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network", "WebMCP"} {
 		page.Do(domain+".enable", nil, nil)
@@ -145,6 +146,13 @@ func (p *Page) event(method string, params jsontext.Value) {
 		}
 		if json.Unmarshal(params, &e, lenient) == nil {
 			p.received += int64(e.Length)
+		}
+	case "Page.fileChooserOpened":
+		var e struct {
+			Node int `json:"backendNodeId"`
+		}
+		if json.Unmarshal(params, &e, lenient) == nil {
+			p.chooser <- e.Node
 		}
 	default:
 		p.webmcp(method, params)

@@ -48,6 +48,7 @@ type backend struct {
 	hook       map[string]http.HandlerFunc
 	lifetime   time.Duration // of a receipt
 	empty      bool
+	idle       time.Duration
 }
 
 type stored struct {
@@ -70,7 +71,7 @@ const day = int64(24 * time.Hour / time.Millisecond)
 // start serves the site with a backend that holds something to look at.
 func start(t testing.TB) *backend {
 	t.Helper()
-	b := &backend{t: t, person: "Ada Lovelace", fresh: true, receipts: map[string]*receipt{}, hook: map[string]http.HandlerFunc{}, lifetime: 2 * time.Minute, generation: 1}
+	b := &backend{t: t, person: "Ada Lovelace", fresh: true, receipts: map[string]*receipt{}, hook: map[string]http.HandlerFunc{}, lifetime: 2 * time.Minute, idle: 30 * time.Minute, generation: 1}
 	b.fill()
 	pages, err := site.New(site.Config{})
 	if err != nil {
@@ -261,7 +262,7 @@ func (b *backend) session(w http.ResponseWriter, r *http.Request) {
 		surface["reason"] = b.denied
 	}
 	answer(w, 200, m{"person": m{"name": b.person}, "csrf": "csrf-" + b.key, "session": "5e55", "session_generation": 1, "acr": "urn:chaperone:passkey",
-		"fresh_until_ms": fresh, "idle_ends_ms": now + 1_800_000, "ends_ms": now + 12*3_600_000, "recovery": false,
+		"fresh_until_ms": fresh, "idle_ends_ms": now + b.idle.Milliseconds(), "ends_ms": now + 12*3_600_000, "recovery": false,
 		"provider": m{"built_in": true, "issuer": b.origin + "/idp"}, "browser_surface": surface, "agents": true})
 }
 

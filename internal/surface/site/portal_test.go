@@ -381,3 +381,31 @@ func TestFailures(t *testing.T) {
 		t.Error("the account's collections stay on view")
 	}
 }
+
+// Two minutes before a session ends of disuse the page says so, and a press keeps it.
+func TestWarnsOfTheEnd(t *testing.T) {
+	b := start(t)
+	b.idle = 123 * time.Second
+	p := pagetest.Start(t).Page(pagetest.Look{})
+	open(b, p, "/")
+	p.See("Your session ends in two minutes unless you go on.")
+	asked := func() int {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		n := 0
+		for _, s := range b.seen {
+			if s == "GET /api/session" {
+				n++
+			}
+		}
+		return n
+	}
+	before := asked()
+	p.ClickText("Stay signed in")
+	for end := time.Now().Add(5 * time.Second); asked() == before && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if asked() == before {
+		t.Error("nothing was asked")
+	}
+}

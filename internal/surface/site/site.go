@@ -6,6 +6,7 @@
 //	site.go     Config, New: which paths there are, and the shell
 //	asset.go    the built files under names that carry their content's hash
 //	header.go   what every answer carries
+//	docs.go     the documentation of this build, rendered at start
 //
 // The shell is one small HTML document for every page of the portal; it holds no
 // text, no session and nothing of an account: its script asks the owner API for
@@ -54,6 +55,7 @@ type site struct {
 	shell  []byte
 	lost   []byte
 	secure bool
+	manual *manual
 }
 
 // New makes the handler of all pages and assets. It fails where a file that the
@@ -80,6 +82,13 @@ func New(c Config) (http.Handler, error) {
 	for _, p := range Pages {
 		s.mux.HandleFunc("GET "+p, s.page)
 	}
+	if s.manual, err = readManual(all); err != nil {
+		return nil, err
+	}
+	s.mux.HandleFunc("GET /docs/{$}", s.manualPage)
+	s.mux.HandleFunc("GET /docs", s.manualPage)
+	s.mux.HandleFunc("GET /docs/{page}", s.manualPage)
+	s.mux.Handle("GET "+s.manual.style.path, s.manual.style)
 	for _, a := range all.files {
 		s.mux.Handle("GET "+a.path, a)
 	}
