@@ -8,8 +8,12 @@ function content(name: string): string {
 
 const key = content("session-key");
 const next = content("next");
-// A step-up keeps the key it has.
-if (/^[0-9a-f]{64}$/.test(key)) localStorage.setItem("chaperone.key", key);
+try {
+  // A step-up keeps the key it has.
+  if (/^[0-9a-f]{64}$/.test(key)) localStorage.setItem("chaperone.key", key);
+} catch {
+  // Storage is switched off: the portal will offer to sign in again, and say so.
+}
 const channel = new BroadcastChannel("chaperone");
 channel.postMessage({ kind: "session" });
 channel.close();

@@ -85,13 +85,12 @@ export function stop(why: "disabled" | "session_expired" | "offline" | "grant_re
 /** Reads the selection and registers what it offers, under a new period. */
 export async function start(): Promise<void> {
   stop("grant_revoked");
-  // What was registered is gone; until it is known what follows, that shows.
-  if (now.state === "registered") become({ state: "registering", of: now.of });
   const registry = findRegistry();
   if (registry === undefined) return become({ state: "unsupported" });
   if (session() === undefined) return become({ state: "expired" });
   if (!navigator.onLine) return become({ state: "offline" });
   const mine = (period = new Period());
+  become({ state: "registering", of: 0 }); // how many isn't known yet
   try {
     const { enabled, generation } = await call<Selection>("GET", "/api/automation/selection", undefined, { signal: mine.signal });
     if (mine.ended !== undefined) return;
@@ -121,7 +120,13 @@ async function register(registry: Registry, mine: Period, generation: number): P
   const done: string[] = [];
   undo = () => {
     set.abort();
-    for (const name of done.splice(0)) registry.remove(name);
+    for (const name of done.splice(0)) {
+      try {
+        registry.remove(name);
+      } catch {
+        // The browser has lost it by itself; the others still go.
+      }
+    }
   };
   const failed: Failed[] = [];
   // All are tried, so that a failure tells everything that stands in the way.

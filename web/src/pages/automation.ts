@@ -64,7 +64,7 @@ function availabilityCard(a: Availability): HTMLElement {
 function detail(a: Availability): Child {
   switch (a.state) {
     case "registering":
-      return h("p", null, text("state.registering.what", { m: a.of }));
+      return h("p", null, a.of === 0 ? text("state.registering.read") : text("state.registering.what", { m: a.of }));
     case "registered":
       return [h("p", null, text("state.registered.what", { n: a.names.length, m: a.of })),
         h("p", null, a.names.map((n) => [badge(h("code", null, n), "good"), " "])), a.kind === "legacy" && h("p", { class: "hint" }, text("state.legacy"))];

@@ -415,6 +415,7 @@ export const en = {
   "state.registered": "Registered",
   "state.registered.what": "{n} of {m} tools are registered in this tab.",
   "state.registering": "Registering …",
+  "state.registering.read": "The selection is being read.",
   "state.registering.what": "Up to {m} tools are being registered.",
   "state.unsupported": "This browser has no tools of its own",
   "state.unsupported.how": "Chromium has it when it is started like this:",

@@ -417,6 +417,7 @@ export const es: Catalogue = {
   "state.registered": "Registradas",
   "state.registered.what": "{n} de {m} herramientas están registradas en esta pestaña.",
   "state.registering": "Registrando…",
+  "state.registering.read": "Se está leyendo la selección.",
   "state.registering.what": "Se están registrando hasta {m} herramientas.",
   "state.unsupported": "Este navegador no tiene herramientas propias",
   "state.unsupported.how": "Chromium lo tiene si se inicia así:",
