@@ -7,9 +7,14 @@ GO ?= go
 VCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 TALLY = $(GO) run ./scripts/tally
 
-.PHONY: run build test check bench torture fuzz fmt lint clients clean
+.PHONY: run tour build test check bench torture fuzz fmt lint clients clean
 
-run: ## install Chromium where it is missing, build, and drive a contained browser
+run: ## install Chromium where it is missing, build, and start the server on embedded defaults
+	@scripts/need.sh run
+	@$(MAKE) --no-print-directory build
+	@exec bin/chaperone serve
+
+tour: ## drive a contained browser through a local site, and be refused what nobody allowed
 	@scripts/need.sh run
 	@$(MAKE) --no-print-directory build
 	@examples/tour.sh bin/chaperone
