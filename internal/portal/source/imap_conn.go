@@ -123,18 +123,15 @@ func (s *IMAP) dial(ctx context.Context, login Login) (*session, error) {
 		return nil, errUnavailable
 	}
 	c := &session{Client: imapclient.New(w, nil), wire: w}
-	if err := s.signIn(c, login.Username, secret); err != nil || !stop() {
+	err = s.signIn(c, login.Username, secret)
+	if err == nil && !stop() {
+		err = errUnavailable // the deadline closed it at the last moment
+	}
+	if err != nil {
 		c.Close()
-		return nil, errors.Join(err, failedUnless(err))
+		return nil, err
 	}
 	return c, nil
-}
-
-func failedUnless(err error) error {
-	if err == nil {
-		return errUnavailable
-	}
-	return nil
 }
 
 // encrypt answers the connection as the configuration wants it. After STARTTLS

@@ -163,7 +163,7 @@ func checkMail(w Write) error {
 	return checkWrite(w)
 }
 
-// words of a move's outcome.
+// outcomeOf names what a change of state is.
 func outcomeOf(old, new state) string {
 	if old.folder != new.folder {
 		return Moved

@@ -190,11 +190,8 @@ func (s *S3) look(ctx context.Context, p Place, id string) (object, error) {
 // Stat answers the item.
 func (s *S3) Stat(ctx context.Context, p Place, id string) (Item, error) {
 	o, err := s.head(ctx, p, id)
-	return o.Item, lookup(err)
+	return o.Item, failed(err)
 }
-
-// lookup: an id that no item can have is an item that isn't there.
-func lookup(err error) error { return failed(err) }
 
 // Count answers how many items there are, or that it can't be told for there are
 // too many to look at.
