@@ -275,16 +275,12 @@ func TestRecoveryNeverStepsUp(t *testing.T) {
 		t.Errorf("%d %s", status, out)
 	}
 	// A person who edits the level in the address gets in at it, and no further.
-	u, err := url.Parse(to)
-	if err != nil {
-		t.Fatal(err)
-	}
 	to, cookie, err = s.party.StepUp(context.Background(), in, "/")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ann.agent.Plant("localhost:7080", cookie.Name, cookie.Value)
-	u, err = url.Parse(to)
+	u, err := url.Parse(to)
 	if err != nil {
 		t.Fatal(err)
 	}

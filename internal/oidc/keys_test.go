@@ -87,7 +87,7 @@ func TestPartyClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &http.Client{Transport: without{f}}
 		f.Do(func(say *idptest.Say) {
-			say.Answer = map[string]http.HandlerFunc{"/.well-known/openid-configuration": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "", 503) }}
+			say.Answer = map[string]http.HandlerFunc{"/.well-known/openid-configuration": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "", http.StatusServiceUnavailable) }}
 		})
 		s := newSite(t, url, oidc.Config{Issuer: f.URL, ClientID: "client", ACRValues: []string{"gold"}, HTTP: client})
 		s.agent.Network = client
