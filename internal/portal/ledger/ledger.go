@@ -9,10 +9,13 @@
 //	account.go     accounts, their usage and its limits
 //	collection.go  collections: connected, disconnected, removed
 //	connection.go  grants and their one way to change: move, by generation
-//	selection.go   Connect, Enable, Select, Disable, EndSession, Revoke
+//	selection.go   Connect and Revoke; what a grant selects, and how that is written
+//	surface.go     a session's grant: Enable, Select, Disable, EndSession
 //	grant.go       the one judgement of a caller against what stands here
 //	review.go      prepare receipts: prepared, confirmed, used once
-//	request.go     Claim before an effect, Finish after it
+//	request.go     what is known of a change, and its states
+//	claim.go       Claim, the one commit before an effect
+//	finish.go      Finish, the one after it
 //	call.go        the ring of recent calls
 //	show.go        what people are told of their connections and receipts
 //	sweep.go       what time does: expiry and retention

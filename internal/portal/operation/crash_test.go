@@ -140,6 +140,22 @@ func hurry(args []string) error {
 	return err
 }
 
+// insist asks as a caller would whose node died: again while the answer is that the
+// change is on its way, or surely never arrived. A database server may still commit
+// what a dead node had sent.
+func (o *office) insist(t *testing.T, c operation.Caller, a []byte) (out []byte, err error) {
+	for range 10 {
+		short, cancel := context.WithTimeout(ctx, 3*time.Second)
+		out, err = o.Call(short, c, "item_write", a)
+		cancel()
+		if code := word(err); code != tool.Busy && code != tool.SourceUnavailable && code != tool.Cancelled {
+			break
+		}
+		o.past(t)
+	}
+	return out, err
+}
+
 // TestKilledAnywhere kills a busy node at moments of chance. What it told as done is
 // there with its receipt; what was on its way is told, once, and has one effect.
 func TestKilledAnywhere(t *testing.T) {
@@ -170,10 +186,7 @@ func TestKilledAnywhere(t *testing.T) {
 			ok(t, o.Repair(ctx))
 			// The one on its way, and the one after it, which may have been begun.
 			for range 2 {
-				out, err := o.Call(ctx, c, "item_write", ordered(next))
-				if word(err) == tool.SourceUnavailable {
-					out, err = o.Call(ctx, c, "item_write", ordered(next))
-				}
+				out, err := o.insist(t, c, ordered(next))
 				ok(t, err)
 				told[next], next = string(out), next+1
 			}

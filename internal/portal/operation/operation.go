@@ -8,7 +8,9 @@
 //	call.go       Call: decode, judge, run, record
 //	list.go       collections_list and items_list
 //	read.go       item_read
-//	change.go     item_write and item_delete: claim, effect, outcome, replay
+//	change.go     item_write and item_delete: judge, measure, claim
+//	send.go       the effect, and the outcome that is written of it
+//	replay.go     what is told of a request that was claimed before
 //	review.go     Prepare, Confirm, Decline, Execute
 //	show.go       what a person is shown of a change before it is made
 //	ask.go        one call of a source, under its deadline, and what it may answer
