@@ -57,6 +57,11 @@ func TestReading(t *testing.T) {
 		}
 		got := titles(all)
 		slices.Sort(got)
+		var told []string
+		for _, n := range names { // an entry's own name has no ending
+			told = append(told, strings.TrimSuffix(strings.TrimSuffix(n, ".ics"), ".vcf"))
+		}
+		names = told
 		if diff := cmp.Diff(names, got); diff != "" {
 			t.Errorf("titles (-want +got):\n%s", diff)
 		}

@@ -23,8 +23,8 @@ import (
 // below it. An item's id is its path below the configured address, its version
 // comes from its ETag.
 //
-// It asks with PROPFIND of depth 0 and 1 and reads with GET; nothing else is ever
-// sent. Answers are bounded and read as a stream, entities of a document's own
+// It asks with PROPFIND of depth 0 and 1, for the names of calendar and address
+// book entries with a multiget REPORT, and reads with GET; nothing else is ever sent. Answers are bounded and read as a stream, entities of a document's own
 // aren't expanded (the decoder knows none), and an address that the server names
 // is used only where it lies below the configured one.
 type DAV struct {
@@ -126,6 +126,9 @@ func (s site) send(ctx context.Context, method string, at *url.URL, body string,
 		return res, nil
 	}
 	res.Body.Close()
+	if method == "REPORT" && res.StatusCode != http.StatusUnauthorized && (res.StatusCode/100 == 4 || res.StatusCode == http.StatusNotImplemented) {
+		return nil, errRefused
+	}
 	switch res.StatusCode {
 	case http.StatusNotFound, http.StatusGone:
 		return nil, errNotFound
@@ -144,6 +147,8 @@ func (s site) send(ctx context.Context, method string, at *url.URL, body string,
 	return nil, errUnavailable // a redirect too
 }
 
+var errRefused = errors.New("the server doesn't do that")
+
 var errRange = errors.New("the range isn't there")
 
 // propfind is what is asked of each resource.
@@ -158,6 +163,7 @@ type resource struct {
 	kind   string
 	name   string
 	time   time.Time
+	entry  string // what a REPORT told of its content
 }
 
 // rowXML is DAV:response as it travels.
@@ -174,6 +180,8 @@ type rowXML struct {
 			Kind     string `xml:"DAV: getcontenttype"`
 			Modified string `xml:"DAV: getlastmodified"`
 			ETag     string `xml:"DAV: getetag"`
+			Calendar string `xml:"urn:ietf:params:xml:ns:caldav calendar-data"`
+			Card     string `xml:"urn:ietf:params:xml:ns:carddav address-data"`
 		} `xml:"DAV: prop"`
 	} `xml:"DAV: propstat"`
 }
@@ -181,7 +189,12 @@ type rowXML struct {
 // ask answers what is at rel and, with depth "1", right below it. Rows that lie
 // elsewhere, or that can't be named, are left out.
 func (s site) ask(ctx context.Context, rel, depth string) ([]resource, error) {
-	res, err := s.send(ctx, "PROPFIND", davAt(s.base, rel), propfind, map[string]string{"Depth": depth, "Content-Type": "application/xml; charset=utf-8"})
+	return s.rows(ctx, "PROPFIND", rel, propfind, depth)
+}
+
+// rows sends a request that is answered by rows, and reads them.
+func (s site) rows(ctx context.Context, method, rel, body, depth string) ([]resource, error) {
+	res, err := s.send(ctx, method, davAt(s.base, rel), body, map[string]string{"Depth": depth, "Content-Type": "application/xml; charset=utf-8"})
 	if err != nil {
 		return nil, err
 	}
@@ -231,6 +244,7 @@ func (s site) read(row rowXML) (resource, bool) {
 			continue
 		}
 		r.folder = r.folder || p.Prop.Type.Collection != nil
+		r.entry = cmp.Or(p.Prop.Calendar, p.Prop.Card, r.entry)
 		r.name, r.etag = cmp.Or(p.Prop.Name, r.name), cmp.Or(strings.TrimSpace(p.Prop.ETag), r.etag)
 		if n, err := strconv.ParseInt(strings.TrimSpace(p.Prop.Size), 10, 64); err == nil && n >= 0 {
 			r.size = n
@@ -326,6 +340,26 @@ func (w *walk) collect(ctx context.Context, rel string, depth int) error {
 	rows = slices.DeleteFunc(rows, func(r resource) bool { return !directly(r.rel, at) })
 	slices.SortFunc(rows, func(a, b resource) int { return strings.Compare(a.path(), b.path()) })
 	rows = slices.CompactFunc(rows, func(a, b resource) bool { return a.rel == b.rel })
+	if w.bare || w.config.Kind == "webdav" {
+		return w.takeAll(ctx, rows, depth)
+	}
+	// Before the titles are asked for, what can't be on the page goes.
+	rows = slices.DeleteFunc(rows, func(r resource) bool { return !r.folder && r.rel <= w.after })
+	for some := range slices.Chunk(rows, titlesAtOnce) {
+		if w.asks--; w.asks < 0 {
+			return tool.Fail(tool.TooLarge, "limit", maxDavAsks)
+		}
+		if err := w.entitle(ctx, at, some); err != nil {
+			return err
+		}
+		if err := w.takeAll(ctx, some, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) takeAll(ctx context.Context, rows []resource, depth int) error {
 	for _, r := range rows {
 		if err := w.take(ctx, r, depth); err != nil {
 			return err
@@ -407,9 +441,15 @@ func (d *DAV) find(ctx context.Context, p Place, id string) (site, resource, Ite
 		return site{}, resource{}, Item{}, err
 	}
 	for _, r := range rows {
-		if i, ok := r.item(); ok && r.rel == rel {
-			return s, r, i, nil
+		if _, ok := r.item(); !ok || r.rel != rel {
+			continue
 		}
+		one := []resource{r}
+		if err := s.entitle(ctx, rel[:strings.LastIndexByte(rel, '/')+1], one); err != nil {
+			return site{}, resource{}, Item{}, err
+		}
+		i, _ := one[0].item()
+		return s, one[0], i, nil
 	}
 	return site{}, resource{}, Item{}, errNotFound
 }

@@ -74,6 +74,29 @@ func TestWebDAVTree(t *testing.T) {
 	}
 }
 
+// TestEntryNames: an entry's own name is its title, however it is written.
+func TestEntryNames(t *testing.T) {
+	for kind, cases := range map[string]map[string]string{
+		"SUMMARY": {
+			"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nSUMMARY:Lunch\\, then\r\n  work\r\nEND:VEVENT\r\n":                   "Lunch, then work",
+			"BEGIN:VEVENT\nSUMMARY;LANGUAGE=en;ALTREP=\"http://x:1\":Hi: there\n":                                    "Hi: there",
+			"SUMMARY:outside\nBEGIN:VTIMEZONE\nSUMMARY:zone\nEND:VTIMEZONE\nBEGIN:VTODO\nSUMMARY:\nSUMMARY:second\n": "second",
+			"BEGIN:VEVENT\nBEGIN:VALARM\nSUMMARY:alarm\nEND:VALARM\n":                                                "",
+			"no colon": "",
+		},
+		"FN": {
+			"BEGIN:VCARD\r\nVERSION:4.0\r\nitem1.FN;TYPE=work:Ada\\;L\r\n": "Ada;L",
+			"BEGIN:VCARD\nFNX:no\nfn:yes\n":                                "yes",
+		},
+	} {
+		for text, want := range cases {
+			if got := source.EntryName(text, kind); got != want {
+				t.Errorf("%q: %q, want %q", text, got, want)
+			}
+		}
+	}
+}
+
 // TestHostileDAV: answers of a server that lies.
 func TestHostileDAV(t *testing.T) {
 	row := func(href, props string) string {
@@ -138,6 +161,30 @@ func TestHostileDAV(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestNoReport: a server that has no REPORT leaves the files' names.
+func TestNoReport(t *testing.T) {
+	for _, status := range []int{400, 403, 404, 405, 415, 501} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == "REPORT" {
+				w.WriteHeader(status)
+				return
+			}
+			w.WriteHeader(207)
+			fmt.Fprint(w, `<d:multistatus xmlns:d="DAV:"><d:response><d:href>/base/x.ics</d:href><d:propstat><d:prop><d:getcontentlength>5</d:getcontentlength><d:getetag>"1"</d:getetag></d:prop><d:status>HTTP/1.1 200 OK</d:status></d:propstat></d:response></d:multistatus>`)
+		}))
+		d, err := source.NewWebDAV(source.DAVConfig{Collection: "main", Kind: "caldav", URL: server.URL + "/base/", Logins: []source.Login{{Actor: "owner"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := d.List(within(t, 5*time.Second), davPlace, source.Query{Limit: 100})
+		if diff := cmp.Diff([]string{"x.ics"}, titles(page.Items)); diff != "" || err != nil {
+			t.Errorf("%d: %v %s", status, err, diff)
+		}
+		d.Close()
+		server.Close()
 	}
 }
 
@@ -219,9 +266,11 @@ func TestChangedUnderReader(t *testing.T) {
 	defer s.Close()
 	path := filepath.Join(dir, "x")
 	stop, done := make(chan struct{}), make(chan struct{})
+	// Apache tells versions apart by size and time, and the time by the kernel's
+	// ticks: files of one size come far enough from each other.
 	put := func(n int) {
 		tmp := path + ".tmp"
-		os.WriteFile(tmp, []byte(strings.Repeat(fmt.Sprint(n%10), 20+n%7)), 0o644)
+		os.WriteFile(tmp, []byte(strings.Repeat(fmt.Sprint(n%10), 20+n%70)), 0o644)
 		os.Rename(tmp, path)
 	}
 	put(0)
@@ -233,6 +282,7 @@ func TestChangedUnderReader(t *testing.T) {
 				return
 			default:
 				put(n)
+				time.Sleep(300 * time.Microsecond)
 			}
 		}
 	}()

@@ -32,6 +32,7 @@ var (
 		}
 		return m.id()
 	}
+	EntryName  = entryName
 	FolderName = folderName
 	FolderDir  = folderDir
 	MailID     = func(folder, unique string) (string, bool) { return entry{folder: folder, unique: unique}.id() }
