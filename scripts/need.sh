@@ -45,11 +45,13 @@ if [[ $1 == test || $1 == bench ]]; then
   need /usr/lib/chromium/chromium chromium # the box holds it too; the benchmarks' floor
   python3 -c 'import venv, ensurepip' 2>/dev/null || lacking+=(python3-venv)
   need git git
-  need /usr/lib/dovecot/imap dovecot-imapd # the servers that account sources are tried against
-  need /usr/sbin/apache2 apache2-bin
-  need /usr/lib/python3/dist-packages/radicale/__init__.py python3-radicale
   need gcc gcc # the race detector, and its headers
   need /usr/include/stdlib.h libc6-dev
+fi
+if [[ $1 == test ]]; then # the servers that account sources are tried against
+  need /usr/lib/dovecot/imap dovecot-imapd
+  need /usr/sbin/apache2 apache2-bin
+  need /usr/lib/python3/dist-packages/radicale/__init__.py python3-radicale
 fi
 if (( ${#lacking[@]} )); then
   command -v apt-get >/dev/null || {
