@@ -21,6 +21,7 @@ type Call struct {
 	Connection string
 	RequestID  string // of a change
 	Receipt    string // of a change
+	Digest     string // of {tool, arguments}, for the log alone; "" where they didn't decode
 }
 
 // record writes c into the account's ring, over the oldest.
@@ -108,6 +109,9 @@ func (b *Book) note(tx *tx, c Caller, connection string, call Call, now time.Tim
 	public := []audit.Field{audit.Word("transport", c.Transport), audit.Word("tool", call.Tool)}
 	if call.Collection != "" {
 		public = append(public, audit.ID("collection", call.Collection))
+	}
+	if call.Digest != "" {
+		public = append(public, audit.Digest("input", call.Digest))
 	}
 	return b.tell(tx, event{kind: "called", actor: c.Actor, subject: connection, code: call.Code, public: public})
 }

@@ -87,7 +87,7 @@ func (d *Desk) noteRefusal(ctx context.Context, j job, name string, code refusal
 	if !known || j.who.Transport == ledger.Owner || code == tool.RateLimited || code == tool.Busy || code == tool.Cancelled || ctx.Err() != nil {
 		return nil
 	}
-	call := ledger.Call{Tool: t.Name, Code: code}
+	call := ledger.Call{Tool: t.Name, Code: code, Digest: j.digest}
 	if j.in != nil {
 		call.Collection, call.RequestID = about(j.in)
 	}
@@ -114,7 +114,7 @@ func (d *Desk) tell(ctx context.Context, j job, g ledger.Grant, data []byte, err
 	if j.who.Transport == ledger.Owner {
 		return result{json: data, err: err, noted: true}
 	}
-	call := ledger.Call{Tool: j.in.Tool()}
+	call := ledger.Call{Tool: j.in.Tool(), Digest: j.digest}
 	call.Collection, _ = about(j.in)
 	if err != nil {
 		call.Code = d.fail(err).Code

@@ -402,3 +402,48 @@ func TestDoubtEnds(t *testing.T) {
 		}
 	})
 }
+
+// An inbox keeps no mark: what became of a mark on a message is found out by the
+// metadata that was asked for, which the ledger forgets then.
+func TestInboxEffectThenError(t *testing.T) {
+	each(t, quick, func(t *testing.T, o *office) {
+		p := person(t, "")
+		item, version := o.deliver(t, p)
+		c := o.app(t, p, everything)
+		for _, x := range []struct {
+			metadata object
+			want     string
+		}{
+			{object{"seen": true, "keywords": []any{"later"}}, "metadata_updated"},
+			{object{"folder": "Archive"}, "moved"},
+		} {
+			o.inbox.set(func(f *hooks) {
+				f.after = func(verb string) error {
+					if verb == "write" {
+						return errors.New("connection reset")
+					}
+					return nil
+				}
+			})
+			a := object{"collection": "inbox", "item": item, "request_id": uuid(), "metadata": x.metadata, "if_version": version}
+			if _, e := o.do(t, c, tool.WriteItem, a); code(e) != tool.UnknownOutcome {
+				t.Errorf("%v", e)
+			}
+			o.inbox.set(nil)
+			o.past(t)
+			ok(t, o.Repair(ctx))
+			out, e := o.do(t, c, tool.WriteItem, a)
+			if e != nil || out["outcome"] != x.want {
+				t.Fatalf("%s: %v %v", x.want, out, e)
+			}
+			item, version = out["item"].(string), out["version"].(string)
+			read := o.good(t, c, tool.ReadItem, object{"collection": "inbox", "item": item})
+			if read["version"] != version {
+				t.Errorf("%s is told in version %s and stands in %v", x.want, version, read["version"])
+			}
+		}
+		if n := o.inbox.calls.Load(); n != 2 {
+			t.Errorf("%d changes were sent", n)
+		}
+	})
+}

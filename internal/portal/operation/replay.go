@@ -100,7 +100,7 @@ func (d *Desk) repeated(ctx context.Context, j job, r ledger.Request) result {
 	if j.who.Transport == ledger.Owner {
 		return out
 	}
-	call := ledger.Call{Tool: r.Tool, Collection: r.Collection.Collection, RequestID: r.RequestID, Receipt: r.Receipt}
+	call := ledger.Call{Tool: r.Tool, Collection: r.Collection.Collection, RequestID: r.RequestID, Receipt: r.Receipt, Digest: r.Digest}
 	if out.err != nil {
 		call.Code = d.fail(out.err).Code
 	}

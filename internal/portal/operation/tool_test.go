@@ -2,16 +2,19 @@ package operation_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"chaperone/internal/audit"
 	"chaperone/internal/portal/ledger"
 	"chaperone/internal/portal/operation"
 	"chaperone/internal/portal/source"
 	"chaperone/internal/portal/tool"
+	"chaperone/internal/store"
 )
 
 // TestLifeOfAnItem goes through the five tools as each transport would.
@@ -284,6 +287,68 @@ func TestShown(t *testing.T) {
 		o.storage.set(func(f *hooks) { f.read = func(c *source.Content) { c.Version = "other" } })
 		if _, err := o.Prepare(ctx, c, "item_write", text(replaces("a.txt", "x", v))); word(err) != tool.VersionConflict {
 			t.Errorf("changed under the look: %v", err)
+		}
+	})
+}
+
+// What is logged of a call: who, which tool and collection, the code and the input's
+// digest. Never an argument, an item or a content in clear.
+func TestLogHoldsNoContent(t *testing.T) {
+	each(t, wide, func(t *testing.T, o *office) {
+		p := person(t, "")
+		c := o.app(t, p, everything)
+		secret := "canary-" + uuid()
+		o.good(t, c, tool.WriteItem, with(creates("item-"+secret, "content-"+secret), "metadata", object{"label": secret}))
+		o.good(t, c, tool.ReadItem, object{"collection": "files", "item": "item-" + secret})
+		read := object{"collection": "files", "item": "none-" + secret}
+		if _, e := o.do(t, c, tool.ReadItem, read); code(e) != tool.NotFound {
+			t.Errorf("%v", e)
+		}
+		digest, err := tool.Digest("item_read", text(read))
+		ok(t, err)
+		refused := 0
+		ok(t, audit.Records(ctx, o.db, audit.Filter{Kind: "portal."}, func(r audit.Record) error {
+			r.Values = nil // sealed: only their commitments stand in the leaf
+			line := fmt.Sprint(r.Kind, r.Actor, r.Subject, r.Code, r.Public)
+			if strings.Contains(line, "canary") {
+				t.Errorf("the log tells %s", line)
+			}
+			if r.Kind == "portal.called" && r.Code == tool.NotFound && r.Public["input"] == digest {
+				refused++
+			}
+			return nil
+		}))
+		if refused != 1 {
+			t.Errorf("%d records of the refused read with its digest, want 1", refused)
+		}
+		for _, table := range []string{"portal_request", "portal_call", "portal_review"} {
+			ok(t, o.db.View(ctx, func(tx *store.Tx) error {
+				rows, err := tx.Query(`select * from ` + table)
+				if err != nil {
+					return err
+				}
+				defer rows.Close()
+				for rows.Next() {
+					columns, err := rows.Columns()
+					if err != nil {
+						return err
+					}
+					values := make([]any, len(columns))
+					for i := range values {
+						values[i] = new(any)
+					}
+					if err := rows.Scan(values...); err != nil {
+						return err
+					}
+					for i, v := range values {
+						told := fmt.Sprint(*v.(*any))
+						if strings.Contains(told, "content-") || strings.Contains(told, "canary") && columns[i] != "item" && columns[i] != "outcome" {
+							t.Errorf("%s.%s holds %s", table, columns[i], told)
+						}
+					}
+				}
+				return rows.Err()
+			}))
 		}
 	})
 }
