@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,14 +104,15 @@ var (
 func TestConformance(t *testing.T) {
 	for revision, want := range map[string]int{"2025-11-25": 30, "2026-07-28": 37} {
 		t.Run(revision, func(t *testing.T) {
-			var token string
+			var token atomic.Value
 			w := newWorld(t, worldOptions{wrap: withFixtures(t), before: func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-					r.Header.Set("Authorization", "Bearer "+token)
+					r.Header.Set("Authorization", "Bearer "+token.Load().(string))
 					next.ServeHTTP(rw, r)
 				})
 			}})
-			token, _ = w.token(everything)
+			given, _ := w.token(everything)
+			token.Store(given)
 			passed, of, output := suite(t, w, revision)
 			fmt.Printf("conformance %s: %d of %d required scenarios pass\n", revision, passed, of)
 			if passed != want || of != want {

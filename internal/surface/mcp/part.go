@@ -90,9 +90,12 @@ func (w *written) MarshalJSON() ([]byte, error) {
 		if !member.on {
 			continue
 		}
-		data, err := json.Marshal(member.value)
-		if err != nil {
-			return nil, err
+		data, ready := member.value.(json.RawMessage) // JSON of our own, as it is
+		if !ready {
+			var err error
+			if data, err = json.Marshal(member.value); err != nil {
+				return nil, err
+			}
 		}
 		b = append(appendString(append(b, ','), member.name), ':')
 		b = append(b, data...)
