@@ -230,22 +230,44 @@ func TestManyDeliveries(t *testing.T) {
 	}
 }
 
-// TestDeliveryCrash: a delivery that ends before its last step is no message.
+// TestDeliveryCrash: a delivery that ends before its last step is no message, and a
+// later one removes what is left of it.
 func TestDeliveryCrash(t *testing.T) {
-	m, _ := newMaildir(t)
+	m, dir := newMaildir(t)
 	p := freshPlace(t)
+	count := func(want int) {
+		t.Helper()
+		if n, _, err := m.Count(usual(t), p); n != want || err != nil {
+			t.Errorf("counts %d %v, want %d", n, err, want)
+		}
+	}
+	left := func(want int) []string {
+		t.Helper()
+		all, err := filepath.Glob(filepath.Join(mailboxDir(t, dir), "tmp", "*"))
+		if err != nil || len(all) != want {
+			t.Errorf("%v %v is left, want %d", all, err, want)
+		}
+		return all
+	}
 	m.Stop(func(string) error { return errCrash })
 	if err := m.Deliver(p, message("half")); err == nil {
 		t.Error("the crash wasn't told")
 	}
 	m.Stop(nil)
-	if n, _, err := m.Count(usual(t), p); n != 0 || err != nil {
-		t.Errorf("counts %d %v", n, err)
-	}
+	count(0)
+	half := left(1)
 	if err := m.Deliver(p, message("whole")); err != nil {
 		t.Fatal(err)
 	}
-	if n, _, err := m.Count(usual(t), p); n != 1 || err != nil {
-		t.Errorf("counts %d %v", n, err)
+	count(1)
+	left(1) // it is young: somebody may be writing it
+	long := time.Now().Add(-37 * time.Hour)
+	if err := os.Chtimes(half[0], long, long); err != nil {
+		t.Fatal(err)
 	}
+	if err := m.Deliver(p, message("next")); err != nil {
+		t.Fatal(err)
+	}
+	count(2)
+	left(0)
 }

@@ -358,6 +358,9 @@ func (m *Maildir) Deliver(p Place, message []byte) error {
 	if err := m.make(p); err != nil {
 		return err
 	}
+	if err := sweepTmp(filepath.Join(m.box(p), "tmp")); err != nil {
+		return err
+	}
 	unique := drawUnique(time.Now())
 	tmp, to := filepath.Join(m.box(p), "tmp", unique), filepath.Join(m.box(p), "new", unique)
 	if err := writeSynced(tmp, message); err != nil {
@@ -370,6 +373,30 @@ func (m *Maildir) Deliver(p Place, message []byte) error {
 		return errors.Join(err, ignoreMissing(os.Remove(tmp)))
 	}
 	return syncDir(filepath.Dir(to))
+}
+
+// tmpAge is how old a file below tmp must be to be a crash's: nobody writes longer.
+const tmpAge = 36 * time.Hour
+
+// sweepTmp removes what deliveries that a crash ended left.
+func sweepTmp(dir string) error {
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) || err == nil && (!info.Mode().IsRegular() || time.Since(info.ModTime()) < tmpAge) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := os.Remove(filepath.Join(dir, d.Name())); ignoreMissing(err) != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // make makes the mailbox with its standard folders.
