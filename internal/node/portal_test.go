@@ -1,8 +1,10 @@
 package node_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"chaperone/internal/node"
 	"chaperone/internal/pagetest"
 )
 
@@ -318,4 +321,72 @@ func TestAgentsPage(t *testing.T) {
 	p.Click("dialog .danger")
 	p.See("No browser is running")
 	sound(t, p, "agents")
+}
+
+// Mail from anybody arrives over LMTP and is shown for what it is; the person marks
+// and moves it.
+func TestHostileMail(t *testing.T) {
+	mail := fmt.Sprintf("127.0.0.1:%d", free(t))
+	s := stand(t, func(c *node.Config) { c.Sources.Inbox.LMTP = mail })
+	p := pagetest.Start(t).Page(pagetest.Look{})
+	s.enrol(p, "Ada")
+	deliver(t, mail, "Ada", "Subject: =?utf-8?B?"+base64.StdEncoding.EncodeToString([]byte("pay\u202Egnp.exe <b>now</b>"))+"?=\r\nFrom: mallory@example.org\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"+
+		"<img src=x onerror=owned=1><a href=\"javascript:owned=2\">click</a> zero\u200Bwidth\r\n")
+	shown(p, "/collections/inbox")
+	p.Wait("document.querySelector('main tbody a')")
+	if words := p.Text("main tbody"); !strings.Contains(words, "gnp.exe <b>now</b>") || strings.Contains(words, "\u202E") || !strings.Contains(words, "new") {
+		t.Errorf("the list shows %s", words)
+	}
+	p.Click("main tbody a")
+	p.See("zero⟦U+200B⟧width")
+	var owned bool
+	p.Eval("window.owned !== undefined || document.querySelector('main img, main a[href^=javascript]') !== null", &owned)
+	if owned {
+		t.Error("the mail became something")
+	}
+	p.ClickText("Mark as read")
+	p.See("Mark as unread")
+	p.ClickText("Move")
+	p.Fill("dialog input", "Nowhere")
+	p.Click("dialog button[type=submit]")
+	p.See("isn’t accepted")
+	p.Eval("document.querySelector('dialog input').select()", nil)
+	p.Type("Archive")
+	p.Click("dialog button[type=submit]")
+	p.See("Moved.")
+	p.Wait("[...document.querySelectorAll('.facts div')].some(d => /folder\\s*Archive/.test(d.innerText))")
+	sound(t, p, "mail")
+}
+
+// deliver hands over one mail as a mail server does.
+func deliver(t *testing.T, at, to, text string) {
+	t.Helper()
+	c, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	in := bufio.NewReader(c)
+	say := func(line, want string) {
+		t.Helper()
+		if line != "" {
+			fmt.Fprintf(c, "%s\r\n", line)
+		}
+		for {
+			got, err := in.ReadString('\n')
+			if err != nil || !strings.HasPrefix(got, want) {
+				t.Fatalf("%q was answered %q (%v)", line, got, err)
+			}
+			if got[3] == ' ' {
+				return
+			}
+		}
+	}
+	say("", "220")
+	say("LHLO test", "250")
+	say("MAIL FROM:<mallory@example.org>", "250")
+	say("RCPT TO:<"+to+"@localhost>", "250")
+	say("DATA", "354")
+	say(text+".", "250")
+	say("QUIT", "221")
 }

@@ -155,7 +155,7 @@ func TestAvailabilityStates(t *testing.T) {
 	if got := p.Invoke("items_list", m{"collection": "files"}).Result(); got["code"] != "session_expired" {
 		t.Errorf("a call of an ended session answered %v", got)
 	}
-	p.See("Your session has ended.")
+	state(p, "expired", "Your session has ended.")
 	eventually(t, p)
 }
 

@@ -2,7 +2,7 @@
 // selection; tokens for scripts; and this browser session's own surface, which is
 // no app and is told apart.
 
-import { call } from "../portal/account.js";
+import { call, session } from "../portal/account.js";
 import type { Selected } from "../adapter/adapter.js";
 import type { Place } from "../portal/router.js";
 import { keepDraft, takeDraft, withStepUp } from "../portal/stepup.js";
@@ -111,9 +111,18 @@ async function create(place: Place, changed: () => void): Promise<void> {
   const wrong = h("div");
   let matrix: Matrix | undefined;
   void load(place2, place.signal, () => allCollections(place.signal), (all) => (matrix = new Matrix(all, [])).element);
+  const offered = h("div");
+  let engagements: HTMLInputElement[] = [];
+  if (session()?.agents === true) void load(offered, place.signal, () => call<{ engagements: { name: string; fault?: string }[] }>("GET", "/api/agents", undefined, { signal: place.signal }), (got) => {
+    const names = got.engagements.filter((e) => !e.fault).map((e) => e.name);
+    engagements = names.map((e) => h("input", { type: "checkbox", value: e }));
+    return names.length > 0 && h("fieldset", null, h("legend", null, text("tokens.engagements")), names.map((e, i) => h("label", { class: "check" }, engagements[i] ?? null, foreign(e))));
+  });
   const send: HTMLButtonElement = h("button", { type: "submit", class: "primary" }, text("tokens.create"));
   const act = async (): Promise<void> => {
-    const asked = { name: name.value.trim(), scopes: boxes.filter((b) => b.checked).map((b) => b.value), selection: matrix?.selection() ?? ([] as Selected[]), expires_in_s: Number(days.value) };
+    const ticked = (all: readonly HTMLInputElement[]): string[] => all.filter((b) => b.checked).map((b) => b.value);
+    const granted = ticked(engagements);
+    const asked = { name: name.value.trim(), scopes: ticked(boxes), ...(granted.length > 0 ? { engagements: granted } : {}), selection: matrix?.selection() ?? ([] as Selected[]), expires_in_s: Number(days.value) };
     try {
       const made = await withStepUp(() => call<{ token: string }>("POST", "/api/tokens", asked), () => keepDraft("tokens", true));
       if (made === undefined) return;
@@ -127,7 +136,7 @@ async function create(place: Place, changed: () => void): Promise<void> {
   const form = h("form", { on: { submit: (event) => { event.preventDefault(); void busy(send, act); } } },
     field(text("tokens.name"), name, text("tokens.name.hint")),
     h("fieldset", null, h("legend", null, text("tokens.scopes")), scopes.map((s, i) => h("label", { class: "check" }, boxes[i] ?? null, h("span", null, h("code", null, s), " ", textOf("scope", s, "scope.other"))))),
-    h("fieldset", null, h("legend", null, text("tokens.selection")), place2),
+    h("fieldset", null, h("legend", null, text("tokens.selection")), place2), offered,
     field(text("tokens.expires"), days), wrong,
     h("div", { class: "actions" }, h("button", { type: "button", on: { click: () => dialog.close() } }, text("dialog.cancel")), send));
   const dialog = openDialog(text("tokens.create"), [form], "wide");

@@ -6,12 +6,12 @@ import { Refusal } from "../portal/request.js";
 import { go, type Place } from "../portal/router.js";
 import { bytes, count, text } from "../text/text.js";
 import { confirm, openDialog } from "../ui/dialog.js";
-import { fill, h, type Child } from "../ui/dom.js";
+import { fill, h, uid, type Child } from "../ui/dom.js";
 import { icon } from "../ui/icons.js";
 import { countHidden, foreign, marked } from "../ui/marked.js";
-import { badge, busy, button, heading, load, problem, section, toastProblem } from "../ui/parts.js";
+import { badge, busy, button, field, heading, load, problem, section, toastProblem } from "../ui/parts.js";
 import { toast } from "../ui/toast.js";
-import { allCollections, collectionPath, type Collection, type Content, Intent, itemAPI } from "./data.js";
+import { allCollections, collectionPath, type Collection, type Content, Intent, itemAPI, itemPath } from "./data.js";
 
 const chunk = 65_536; // bytes that are read at once for a view
 const bigChunk = 262_144; // and for a file
@@ -61,7 +61,10 @@ function value(v: unknown): Child {
 function actions(it: Collection, content: Content, again: () => void): Child {
   const may = (name: string): boolean => it.functions.includes(name);
   const out: Child[] = [];
-  if (it.source === "inbox" && may("item_write")) for (const name of ["seen", "flagged"] as const) out.push(toggle(it, content, name, again));
+  if (it.source === "inbox" && may("item_write")) {
+    for (const name of ["seen", "flagged"] as const) out.push(toggle(it, content, name, again));
+    if (typeof content.metadata["folder"] === "string") out.push(button(text("item.move"), () => move(it, content), { icon: "next" }));
+  }
   if (it.source === "storage" && may("item_write") && content.encoding === "utf-8" && !content.truncated) out.push(button(text("item.edit"), () => edit(it, content, again), { icon: "edit" }));
   out.push(button(text("item.download"), () => download(it, content), { icon: "download" }));
   if (may("item_delete") && it.source === "storage") out.push(button(text("item.delete"), () => remove(it, content), { icon: "trash", class: "danger" }));
@@ -81,6 +84,33 @@ async function setMark(it: Collection, content: Content, name: "seen" | "flagged
   } catch (error) {
     toastProblem(error);
   }
+}
+
+// Folders that a mailbox usually has; another can be typed, and one that isn't
+// there is refused.
+const folders = ["INBOX", "Archive", "Drafts", "Junk", "Sent", "Trash"];
+
+async function move(it: Collection, content: Content): Promise<void> {
+  const listID = uid("folders");
+  const to = h("input", { type: "text", required: true, maxlength: 200, autocomplete: "off", list: listID, autofocus: true });
+  const wrong = h("div");
+  const send: HTMLButtonElement = h("button", { type: "submit", class: "primary" }, text("item.move"));
+  const intent = new Intent();
+  const act = async (): Promise<void> => {
+    try {
+      const moved = await put(it, content, { metadata: { folder: to.value } }, intent.of(to.value)) as { item?: unknown };
+      dialog.close();
+      toast(text("item.moved"));
+      go(typeof moved.item === "string" ? itemPath(it.collection, moved.item) : collectionPath(it.collection), true);
+    } catch (error) {
+      fill(wrong, problem(error));
+    }
+  };
+  const form = h("form", { on: { submit: (event) => { event.preventDefault(); void busy(send, act); } } },
+    field(text("item.move.to"), to, [text("item.move.now"), " ", foreign(String(content.metadata["folder"]))]), h("datalist", { id: listID }, folders.map((f) => h("option", { value: f }))), wrong,
+    h("div", { class: "actions" }, h("button", { type: "button", on: { click: () => dialog.close() } }, text("dialog.cancel")), send));
+  const dialog = openDialog(text("item.move"), [form], "small");
+  await dialog.closed;
 }
 
 function put(it: Collection, content: Content, more: Record<string, unknown>, request: string = crypto.randomUUID()): Promise<unknown> {

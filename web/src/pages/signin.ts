@@ -13,7 +13,7 @@ export function signIn(why: Why | undefined): HTMLElement {
     h("div", { class: "signin-card" },
       h("div", { class: "brand-big" }, mark(44), h("h1", { tabindex: "-1" }, text("app.name"))),
       h("p", { class: "lead" }, text("signin.lead")),
-      why === "expired" && h("p", { class: "notice", role: "status" }, icon("clock", 16), text("signin.expired")),
+      why === "expired" && h("p", { class: "notice", role: "status", "data-state": "expired" }, icon("clock", 16), text("signin.expired")),
       why === "signed-out" && h("p", { class: "notice", role: "status" }, icon("check", 16), text("signin.out")),
       h("a", { class: "button primary big", href: "/auth/login?next=" + encodeURIComponent(next), "data-load": true }, icon("key", 18), text("signin.go")),
       h("p", { class: "hint" }, text("signin.hint"))));
