@@ -29,7 +29,8 @@ type contained struct {
 	timeout   time.Duration
 	files     string
 	downloads string
-	maxResult int // bytes of one result; 0: what fits an owned-browser-v1 answer
+	engine    string // the browser's executable; "" is the installed one
+	maxResult int    // bytes of one result; 0: what fits an owned-browser-v1 answer
 }
 
 // Limits of --timeout: one action of a local surface.
@@ -92,7 +93,7 @@ type browsing struct {
 
 // start starts the box and launches the browser. After an error nothing is left.
 func (c *contained) start(ctx context.Context, s *scope.Scope) (*browsing, error) {
-	engine, err := jail.FindEngine("")
+	engine, err := jail.FindEngine(c.engine)
 	if err != nil {
 		return nil, withDoctor(err)
 	}

@@ -23,7 +23,7 @@ const ordinaryUID = 64998
 
 func newQualifyCmd(a *app) *cobra.Command {
 	var engine, evidence, only, pages string
-	var write bool
+	var write, webmcp bool
 	c := &cobra.Command{
 		Use:   "qualify",
 		Short: "Run the containment corpus against the real browser on this machine",
@@ -33,11 +33,15 @@ first arrive in a control; then nothing of it may be seen outside the box. As
 root it runs twice: as root, and as an ordinary user.
 
 It takes two to four minutes, reaches no network, and leaves nothing behind.
-Exit code 0: every vector contained. 5: something leaked, or proved nothing.`,
+Exit code 0: every vector contained. 5: something leaked, or proved nothing.
+
+With --webmcp it instead asks this browser's own WebMCP for each behaviour that the
+portal's pages rely on, which takes seconds.`,
 		Example: `  chaperone qualify
   chaperone qualify --json >matrix.json
   chaperone qualify --evidence evidence/ --write
-  chaperone qualify --only ws-`,
+  chaperone qualify --only ws-
+  chaperone qualify --webmcp --write`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if write && only != "" {
@@ -46,6 +50,9 @@ Exit code 0: every vector contained. 5: something leaked, or proved nothing.`,
 			path, err := jail.FindEngine(engine)
 			if err != nil {
 				return err
+			}
+			if webmcp {
+				return qualifyWebMCP(cmd.Context(), a, path, evidence, pages, write)
 			}
 			reports, err := qualifyAll(cmd.Context(), a, path, only)
 			if err != nil {
@@ -67,8 +74,9 @@ Exit code 0: every vector contained. 5: something leaked, or proved nothing.`,
 	f := c.Flags()
 	f.StringVar(&engine, "engine", "", "the browser's executable `FILE` (default the installed headless-shell)")
 	f.StringVar(&evidence, "evidence", "", "keep each vector's raw record in `DIR`")
-	f.BoolVar(&write, "write", false, "write the containment section of qualification.md")
+	f.BoolVar(&write, "write", false, "write the run's section of qualification.md")
 	f.StringVar(&pages, "docs", "docs", "`DIR` where --write finds qualification.md")
+	f.BoolVar(&webmcp, "webmcp", false, "native WebMCP: what the page adapter relies on, against this browser")
 	f.StringVar(&only, "only", "", "only vectors whose name or group begins with `PREFIX`; qualifies nothing")
 	c.AddCommand(newWorldCmd())
 	return c
@@ -174,25 +182,36 @@ const (
 	sectionEnd   = "<!-- /containment -->"
 )
 
-// writePage replaces the section of the page, and leaves the others alone.
+// writePage replaces the containment section of the page.
 func writePage(path string, reports []corpus.Report) error {
+	var section bytes.Buffer
+	corpus.WriteMarkdown(&section, revision(), reports)
+	return writeSection(path, "Containment", sectionBegin, sectionEnd, section.Bytes())
+}
+
+// writeSection replaces what stands between two lines of the page, and leaves the
+// rest alone. A section that isn't there yet is added under its title.
+func writeSection(path, title, begin, end string, section []byte) error {
 	old, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		old, err = []byte("# Qualification\n\n## Containment\n\n"+sectionBegin+"\n"+sectionEnd+"\n"), nil
+		old, err = []byte("# Qualification\n"), nil
 	}
 	if err != nil {
 		return err
 	}
-	head, rest, found := bytes.Cut(old, []byte(sectionBegin))
-	_, tail, closed := bytes.Cut(rest, []byte(sectionEnd))
-	if !found || !closed {
-		return fmt.Errorf("%s has no section between %s and %s", path, sectionBegin, sectionEnd)
+	if !bytes.Contains(old, []byte(begin)) {
+		old = append(old, []byte("\n## "+title+"\n\n"+begin+"\n"+end+"\n")...)
+	}
+	head, rest, _ := bytes.Cut(old, []byte(begin))
+	_, tail, closed := bytes.Cut(rest, []byte(end))
+	if !closed {
+		return fmt.Errorf("%s has no section between %s and %s", path, begin, end)
 	}
 	var page bytes.Buffer
 	page.Write(head)
-	page.WriteString(sectionBegin + "\n")
-	corpus.WriteMarkdown(&page, revision(), reports)
-	page.WriteString(sectionEnd)
+	page.WriteString(begin + "\n")
+	page.Write(section)
+	page.WriteString(end)
 	page.Write(tail)
 	return os.WriteFile(path, page.Bytes(), 0o644)
 }

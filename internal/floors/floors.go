@@ -14,7 +14,7 @@ package floors
 var floors = []struct{ name, packages string }{
 	{"wire contract", "spec docs web internal/canon internal/refusal internal/ref internal/identity internal/schema internal/owned/ownedv1 internal/owned/scope internal/portal/tool"},
 	{"durable authority", "internal/store internal/audit internal/owned/run internal/session internal/credential internal/oauth internal/portal/ledger internal/portal/item"},
-	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client internal/owned/corpus internal/owned/fleet internal/oidc internal/idp internal/portal/source internal/portal/operation"},
+	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client internal/owned/corpus internal/owned/native internal/owned/fleet internal/oidc internal/idp internal/portal/source internal/portal/operation"},
 	{"surface", "internal/surface/guard internal/surface/runsock internal/surface/mcp internal/surface/rest internal/surface/site"},
 	{"composition", "internal/node cmd/chaperone"},
 	{"test kit", "internal/storetest internal/sitetest internal/idptest internal/pagetest internal/sourcetest internal/leaktest internal/floors"},
@@ -32,6 +32,7 @@ var siblings = map[string]string{
 	"internal/owned/run":     "internal/store internal/audit",
 	"internal/owned/corpus":  "internal/owned/jail internal/owned/proxy internal/owned/browser",
 	"internal/owned/host":    "internal/owned/jail internal/owned/proxy internal/owned/browser",
+	"internal/owned/native":  "internal/owned/browser",
 	"internal/owned/fleet":   "internal/owned/host internal/owned/browser",
 	"internal/portal/tool":   "internal/refusal internal/canon internal/schema",
 	"internal/session":       "internal/store internal/audit",
