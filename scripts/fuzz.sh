@@ -24,7 +24,7 @@ one() { # one PACKAGE TARGET
   else
     echo "FAIL $1 $2"
     cat "$out" >&2
-    status=255 # xargs starts no other one
+    status=1 # the others go on; xargs tells at the end
   fi
   rm -f "$out"
   return $status
