@@ -26,7 +26,7 @@ type event struct {
 // clear stands its digest, by which rows of one client are found.
 func (b *Book) tell(tx *tx, e event) error {
 	if e.client != "" {
-		e.public = append(e.public, audit.Digest("client", clientDigest(e.client)))
+		e.public = append(e.public, audit.Digest("client", digestOf(e.client)))
 		e.sealed = append(e.sealed, audit.Seal("client_id", e.client))
 	}
 	return b.log.Append(tx, audit.Event{
@@ -35,7 +35,7 @@ func (b *Book) tell(tx *tx, e event) error {
 	})
 }
 
-func clientDigest(id string) string {
+func digestOf(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
@@ -48,7 +48,7 @@ func word(actor string) string {
 	if plain {
 		return actor
 	}
-	return clientDigest(actor)
+	return digestOf(actor)
 }
 
 // list is a stored list of texts.

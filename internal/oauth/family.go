@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,9 +47,14 @@ func (b *Book) found(tx *tx, f family, v verb, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	// Engagements can be many and long: their number stands in clear, and the digest
+	// holds the row to all of it.
+	scopes := strings.Fields(f.scopes)
+	engagements := len(Engagements(scopes))
+	plain := slices.DeleteFunc(scopes, func(s string) bool { return Base(s) != s })
 	return b.tell(tx, event{verb: v, actor: f.actor, subject: f.id, client: f.client, public: []audit.Field{
-		audit.ID("connection", f.connection), audit.Word("scopes", strings.ReplaceAll(strings.ReplaceAll(f.scopes, ":", "_"), " ", ".")),
-		audit.Count("ends_ms", f.ends),
+		audit.ID("connection", f.connection), audit.Word("scopes", strings.ReplaceAll(strings.Join(plain, "."), ":", "_")),
+		audit.Count("engagements", engagements), audit.Digest("granted", digestOf(f.scopes)), audit.Count("ends_ms", f.ends),
 	}})
 }
 

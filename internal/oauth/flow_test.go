@@ -355,3 +355,53 @@ func TestOtherTenant(t *testing.T) {
 		t.Errorf("another tenant revoked: %v", err)
 	}
 }
+
+// TestRefreshNeverWidens: a token can be narrowed to what was given to the letter,
+// and what it is narrowed to isn't what the next one can have.
+func TestRefreshNeverWidens(t *testing.T) {
+	each(t, func(t *testing.T, b *book) {
+		ctx := context.Background()
+		f := b.asked(t)
+		a := f.approval()
+		a.Scopes = []string{oauth.ScopeCollections, oauth.ScopeOwned, oauth.Engagement("acme")}
+		next, err := b.Approve(ctx, f.request, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(next, "code=")
+		f.code, _, _ = strings.Cut(rest, "&")
+		if err := f.redeem(); err != nil {
+			t.Fatal(err)
+		}
+		token := f.Refresh
+		for _, c := range []struct {
+			scope string
+			want  refusal.Code
+			given []string
+		}{
+			{"owned:evil", refusal.BadDocument, nil},
+			{"collections owned owned:evil", refusal.BadDocument, nil},
+			{"control:write", refusal.BadDocument, nil},
+			{"owned: collections", refusal.BadDocument, nil},
+			{"collections", "ok", []string{"collections"}},
+			{"collections owned owned:acme", "ok", []string{"collections", "owned", "owned:acme"}},
+			{"owned:acme owned", "ok", []string{"owned", "owned:acme"}},
+		} {
+			scopes, err := oauth.ParseGranted(c.scope)
+			if err == nil {
+				var tokens oauth.Tokens
+				tokens, err = b.Refresh(ctx, oauth.Renewal{Token: token, Client: f.client.ID, Scopes: scopes})
+				if err == nil {
+					token = tokens.Refresh
+					if g, err := b.Find(ctx, tokens.Access); err != nil || !cmp.Equal(c.given, g.Scopes) {
+						t.Errorf("%q gives %v, %v", c.scope, g.Scopes, err)
+					}
+				}
+			}
+			if word(err) != c.want {
+				t.Errorf("%q: %v, want %s", c.scope, err, c.want)
+			}
+		}
+		b.check(t)
+	})
+}

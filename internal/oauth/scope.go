@@ -45,3 +45,24 @@ func ParseScope(text string) ([]string, error) {
 func within(some, all []string) bool {
 	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, Base(s)) })
 }
+
+// ParseGranted reads a scope parameter that narrows what was given, where an
+// engagement can be named too; it says nothing of whether that was given.
+func ParseGranted(text string) ([]string, error) {
+	var plain, engagements []string
+	for _, s := range strings.Fields(text) {
+		if Base(s) != s {
+			engagements = append(engagements, s)
+			continue
+		}
+		plain = append(plain, s)
+	}
+	scopes, err := ParseScope(strings.Join(plain, " "))
+	return append(scopes, engagements...), err
+}
+
+// among tells whether every scope of some was given, to the letter: an engagement
+// isn't given by owned alone, which only says that one may be chosen.
+func among(some, given []string) bool {
+	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(given, s) })
+}

@@ -61,7 +61,7 @@ func (b *Book) Refresh(ctx context.Context, r Renewal) (Tokens, error) {
 		}
 		scopes := f.scopes
 		if r.Scopes != nil {
-			if scopes = strings.Join(r.Scopes, " "); scopes == "" || !within(r.Scopes, strings.Fields(f.scopes)) {
+			if scopes = strings.Join(r.Scopes, " "); scopes == "" || !among(r.Scopes, strings.Fields(f.scopes)) {
 				return fmt.Errorf("more scopes than were given: %w", refusal.BadDocument)
 			}
 		}

@@ -115,7 +115,7 @@ func (a *Authorization) trade(r *http.Request, v url.Values) (oauth.Tokens, erro
 		}
 		renewal := oauth.Renewal{Token: v.Get("refresh_token"), Client: v.Get("client_id"), Resource: v.Get("resource")}
 		if v.Has("scope") {
-			scopes, err := oauth.ParseScope(v.Get("scope"))
+			scopes, err := oauth.ParseGranted(v.Get("scope"))
 			if err != nil || len(scopes) == 0 {
 				return oauth.Tokens{}, problem{http.StatusBadRequest, "invalid_scope"}
 			}
