@@ -40,6 +40,8 @@ func TestJourney(t *testing.T) {
 	write := p.Invoke("item_write", map[string]any{"collection": "files", "item": "notes/a.txt", "request_id": id, "content": "first", "if_absent": true})
 	p.Wait(`document.querySelector("[aria-modal=true]")`)
 	p.See("notes/a.txt")
+	p.Look(pagetest.Look{Width: 1280, Height: 1100})
+	p.Save("../../out/screens/journey-review.png") // the README's picture
 	p.Click("#review-accept:not([aria-disabled])") // inert until it has been on view
 	got := write.Result()
 	if got["outcome"] != "created" {
