@@ -41,7 +41,7 @@ func check(tx *tx) error {
 			broken = append(broken, fmt.Errorf("oauth: family or request %.8s…: not so: %s: %w", id, rule.says, refusal.Tampered))
 		}
 	}
-	return errors.Join(broken...)
+	return errors.Join(append(broken, checkHistory(tx))...)
 }
 
 var states = map[record]string{

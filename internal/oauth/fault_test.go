@@ -128,7 +128,10 @@ func TestCheckFindsWhatWasEdited(t *testing.T) {
 		`update oauth_code set state='issued'`, `update oauth_code set state='replayed'`, `update oauth_token set state='live'`,
 		`update oauth_token set state='rotated'`, `update oauth_token set expires_ms=expires_ms+999999999999`,
 		`update oauth_code set expires_ms=expires_ms+1`, `update oauth_token set kind='script'`, `update oauth_request set state='denied'`,
-		`update oauth_request set actor=''`, `insert into oauth_family select 'f00d', tenant || 'x', kind, client, name, actor, roles, scopes, resource, connection,
+		`update oauth_request set actor=''`,
+		`update oauth_family set actor='bob'`, `update oauth_family set scopes='control:write'`, `update oauth_family set ends_ms=ends_ms+86400000`,
+		`update oauth_family set connection='x'`, `update oauth_family set client='x'`,
+		`insert into oauth_family select 'f00d', tenant, kind, client, name, actor, roles, scopes, resource, 'x', state, reason, created_ms, ends_ms, moved_ms from oauth_family`, `insert into oauth_family select 'f00d', tenant || 'x', kind, client, name, actor, roles, scopes, resource, connection,
 			'live', 'x', created_ms, ends_ms, moved_ms from oauth_family`,
 	} {
 		b := open(t, storetest.SQLite(t), store.Options{}, oauth.Options{})

@@ -11,12 +11,14 @@
 //	metadata.go  what a client may say of itself; the matcher of redirect URIs
 //	document.go  fetches a client-id metadata document: public addresses only
 //	request.go   what a client asked: Begin, Request, Approve, Deny
+//	family.go    families: how they are born, told and ended
 //	code.go      Redeem, where a code becomes the first two tokens
 //	token.go     Refresh, Issue for scripts, Revoke and RevokeConnection
 //	scope.go     the scopes that there are
 //	sweep.go     what time has ended
 //	event.go     the audit's words
 //	check.go     the invariants, for audit verify and for every fault test
+//	history.go   holds families to what the log tells of them
 //
 // A family is one answer of a person: one connection, one client, and all codes
 // and tokens that descend from it. It is born with the approval, so that a
