@@ -129,7 +129,7 @@ func WriteMarkdown(w io.Writer, revision string, r Report) {
 	if !r.OK() {
 		status = "not qualified"
 	}
-	fmt.Fprintf(w, "Written by `chaperone qualify --webmcp --write`, revision `%s`, %s: %s, started with `%s`: **%s**. Registration, discovery, execution and cancellation are the browser's own; no fixture stands in for any of it.\n\n",
+	fmt.Fprintf(w, "Written by `chaperone qualify --webmcp --write`, revision `%s`, %s: %s, started as `chromium %s`: **%s**. Registration, discovery, execution and cancellation are the browser's own; no fixture stands in for any of it.\n\n",
 		revision, r.Started.Format(time.DateOnly), r.Engine, strings.Join(r.Flags, " "), status)
 	fmt.Fprintln(w, "| behaviour | relied on | seen |\n|---|---|---|")
 	for _, row := range r.Rows {
