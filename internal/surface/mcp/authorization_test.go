@@ -2,9 +2,14 @@ package mcp_test
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -428,5 +433,41 @@ func TestNewAuthorizationChecksItsOrigin(t *testing.T) {
 	w := newWorld(t, worldOptions{})
 	if _, err := mcp.NewAuthorization(mcp.AuthorizationConfig{Consents: w.consents, Origin: "https://other.example"}); err == nil {
 		t.Error("no error")
+	}
+}
+
+// TestAClientByItsDocument: one that never registered is known by the document at
+// its id, and the person is told that its host vouches for it.
+func TestAClientByItsDocument(t *testing.T) {
+	const id = "https://example.com/client.json"
+	host := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"client_id":%q,"client_name":"Reader","redirect_uris":["https://example.com/cb"],"token_endpoint_auth_method":"none"}`, id)
+	}))
+	defer host.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(host.Certificate())
+	w := newWorld(t, worldOptions{fetch: &oauth.Fetcher{
+		Roots: roots,
+		Resolve: func(context.Context, string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
+		},
+		Dial: func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", host.Listener.Addr().String())
+		},
+	}})
+	a := &app{w, id, "https://example.com/cb"}
+	p, err := w.consents.Request(t.Context(), a.ask())
+	if must(t, err); !p.Client.Document || p.Client.Name != "Reader" || p.Client.ID != id || oauth.RedirectHost(p.Redirect) != "example.com" {
+		t.Errorf("the person is asked %+v", p)
+	}
+	status, m := a.trade(a.code())
+	if status != http.StatusOK {
+		t.Fatalf("trade: %d %v", status, m)
+	}
+	g, err := w.tokens.Find(t.Context(), m["access_token"].(string))
+	if must(t, err); g.Principal.Agent() != id || len(w.client(m["access_token"].(string)).names()) != 5 {
+		t.Errorf("the grant: %+v", g)
 	}
 }

@@ -53,6 +53,7 @@ type worldOptions struct {
 	before func(http.Handler) http.Handler   // stands before /mcp
 	files  func(source.Source) source.Source // stands before hosted storage
 	offers []mcp.Offer
+	fetch  *oauth.Fetcher // of metadata documents; nil is the real network
 }
 
 // newWorld starts one over SQLite; a test of ours doesn't need both engines here,
@@ -83,7 +84,7 @@ func newWorld(t testing.TB, o worldOptions) *world {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	w.origin = "http://" + listener.Addr().String()
-	w.tokens, err = oauth.NewBook(w.db, log, "local", oauth.Options{Origin: w.origin})
+	w.tokens, err = oauth.NewBook(w.db, log, "local", oauth.Options{Origin: w.origin, Documents: o.fetch})
 	must(t, err)
 	w.consents = mcp.Consents{Tokens: w.tokens, Ledger: w.ledger}
 	authorization, err := mcp.NewAuthorization(mcp.AuthorizationConfig{Consents: w.consents, Origin: w.origin, Log: slog.New(slog.NewTextHandler(testLog{t}, nil))})
