@@ -495,6 +495,9 @@ func (b *backend) prepare(w http.ResponseWriter, r *http.Request) {
 }
 
 func side(text, kind string) m {
+	if len(text) > 64<<10 {
+		return m{"size": len(text), "media_type": kind}
+	}
 	lines := strings.SplitAfter(text, "\n")
 	if n := len(lines); lines[n-1] == "" {
 		lines = lines[:n-1]

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -295,5 +296,36 @@ func TestLostMutationIsUnknown(t *testing.T) {
 	p.ClickOn(accept)
 	if got := call.Result(); got["code"] != "unknown_outcome" {
 		t.Errorf("a used receipt gave %v", got)
+	}
+}
+
+// The largest write is shown whole, and sent whole.
+func TestReviewOfTheLargestWrite(t *testing.T) {
+	b := start(t)
+	p := pagetest.Start(t).Page(pagetest.Look{})
+	enabled(b, p, everything)
+	content := strings.Repeat("thirty-one letters stand here.\n", 1<<20/31+1)[:1<<20-5] + "\u202Eé"
+	begun := time.Now()
+	call := p.Invoke("item_write", m{"collection": "files", "item": "big.txt", "request_id": request, "content": content, "if_absent": true})
+	p.Wait(accept + "?.getAttribute('aria-disabled') === null")
+	t.Logf("on view after %v", time.Since(begun))
+	var shown int
+	p.Eval("[...document.querySelectorAll('dialog .arguments pre')].find(e => e.textContent.startsWith('thirty')).textContent.length", &shown)
+	if want := 1<<20 - 5 + utf8.RuneCountInString("⟦U+202E⟧é"); shown != want {
+		t.Errorf("%d characters are shown, want %d", shown, want)
+	}
+	p.See("One hidden character")
+	p.ClickOn(accept)
+	if got := call.Result(); got["ok"] != true {
+		t.Errorf("answered %v", got)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.content["files"]["big.txt"]; s == nil || s.text != content {
+		t.Error("what arrived isn't what was called with")
+	}
+	over := p.Invoke("item_write", m{"collection": "files", "item": "over.txt", "request_id": request, "content": strings.Repeat("x", 1_800_000), "if_absent": true})
+	if got := over.Result(); got["code"] != "too_large" {
+		t.Errorf("one that is too large answered %v", got)
 	}
 }

@@ -64,11 +64,14 @@ async function mutate(tool: Descriptor, mine: Arguments, period: Period, stop: A
   return result;
 }
 
+/** A review repeats the arguments, escaped once more, and what they would replace. */
+const mostReview = 8 << 20; // bytes
+
 /** Asks the server what a mutation would do. It must have understood these very bytes. */
 async function prepare(mine: Arguments, period: Period, stop: AbortSignal): Promise<Prepared> {
   untouched(period, stop);
   const asked = performance.now();
-  const { value, date } = await ask("POST", "/api/automation/prepare", undefined, { raw: body(mine), signal: stop });
+  const { value, date } = await ask("POST", "/api/automation/prepare", undefined, { raw: body(mine), signal: stop, most: mostReview });
   const { receipt_id: receipt, digest, expires_at_ms: expires, review: shown } = value;
   if (typeof receipt !== "string" || typeof digest !== "string" || typeof expires !== "number" || digest !== (await digestOf(mine))) {
     throw new Refusal("cancelled");

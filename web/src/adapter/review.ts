@@ -152,7 +152,7 @@ class Form {
 
 /** How many characters of the arguments are shown as marked boxes. */
 function marksIn(value: unknown): number {
-  if (typeof value === "string") return countHidden(value);
+  if (typeof value === "string") return countHidden(value, "exact");
   if (typeof value !== "object" || value === null) return 0;
-  return Object.entries(value).reduce((n, [k, v]) => n + countHidden(k) + marksIn(v), 0);
+  return Object.entries(value).reduce((n, [k, v]) => n + countHidden(k, "exact") + marksIn(v), 0);
 }

@@ -99,6 +99,7 @@ export function leave(why: Why): void {
 export interface CallOptions {
   signal?: AbortSignal | undefined;
   raw?: string; // JSON text to send as it is
+  most?: number; // bytes of the answer, where they may be more than a tool's result
 }
 
 /** Calls the owner API as the person of this tab. Its error is a Refusal. */
@@ -116,6 +117,7 @@ export async function answer(method: string, path: string, body?: unknown, optio
   try {
     got = await request(method, path, {
       key: mine.key, signal: options.signal, ...(method === "GET" ? {} : { csrf: mine.session.csrf }), ...(text === undefined ? {} : { body: text }),
+      ...(options.most === undefined ? {} : { most: options.most }),
     });
   } catch (error) {
     if (asked === counted && error instanceof Refusal && error.code === "session_expired") leave("expired");

@@ -25,6 +25,7 @@ export interface Asked {
   csrf?: string; // given for what changes something
   body?: string; // JSON text, sent byte for byte
   signal?: AbortSignal | undefined;
+  most?: number; // bytes of the answer that are read, instead of maxAnswer
 }
 
 export interface Answer {
@@ -48,7 +49,7 @@ export async function request(method: string, path: string, asked: Asked): Promi
       method, headers, body: asked.body ?? null, signal: asked.signal ?? null,
       credentials: "same-origin", cache: "no-store", redirect: "error", referrerPolicy: "no-referrer",
     });
-    body = await limited(response);
+    body = await limited(response, asked.most ?? maxAnswer);
   } catch (error) {
     if (error instanceof Refusal) throw error;
     if (asked.signal?.aborted === true) throw new Refusal("cancelled", true);
@@ -57,7 +58,7 @@ export async function request(method: string, path: string, asked: Asked): Promi
   return judge(response, body);
 }
 
-async function limited(response: Response): Promise<string> {
+async function limited(response: Response, most: number): Promise<string> {
   if (response.body === null) return "";
   const reader = response.body.getReader();
   const parts: Uint8Array<ArrayBuffer>[] = [];
@@ -65,7 +66,7 @@ async function limited(response: Response): Promise<string> {
     const { done, value } = await reader.read();
     if (done) break;
     size += value.byteLength;
-    if (size > maxAnswer) {
+    if (size > most) {
       await reader.cancel();
       throw new Refusal("bad_answer");
     }

@@ -5,46 +5,46 @@ import { h, type Child } from "./dom.js";
 
 // The same characters as internal/portal/tool's Plain: control, format, private,
 // half pairs, variation selectors, tags, fillers, line separators, noncharacters.
-const hidden = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Variation_Selector}\p{Noncharacter_Code_Point}\u2028\u2029\u034f\u115f\u1160\u3164\uffa0\u{e0000}-\u{e0fff}]/u;
+const hidden = "\\p{Cc}\\p{Cf}\\p{Co}\\p{Cs}\\p{Variation_Selector}\\p{Noncharacter_Code_Point}\\u2028\\u2029\\u034f\\u115f\\u1160\\u3164\\uffa0\\u{e0000}-\\u{e0fff}";
 // Blanks that pass for a space, told apart where every character counts.
-const blanks = /[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]/u;
+const blanks = "\\u00a0\\u1680\\u2000-\\u200a\\u202f\\u205f\\u2800\\u3000";
 
 export type Mode =
   | "line" // one line: line ends are marked too
   | "text" // line ends and tabs are kept
   | "exact"; // as text, and odd blanks are marked
 
+const patterns: Readonly<Record<Mode, RegExp>> = {
+  line: new RegExp(`[${hidden}]`, "gu"),
+  text: new RegExp(`(?![\\n\\t])[${hidden}]`, "gu"),
+  exact: new RegExp(`(?![\\n\\t])[${hidden}${blanks}]`, "gu"),
+};
+
 /** Splits text into its plain runs and marked boxes. */
 export function marked(text: string, mode: Mode = "line"): Node {
   const out = document.createDocumentFragment();
-  let run = "";
-  const flush = (): void => {
-    if (run !== "") out.append(run);
-    run = "";
-  };
-  for (const c of mode === "line" ? text : text.replaceAll("\r\n", "\n")) {
-    if (mode !== "line" && (c === "\n" || c === "\t")) run += c;
-    else if (hidden.test(c) || (mode === "exact" && blanks.test(c))) {
-      flush();
-      out.append(box(c));
-    } else run += c;
+  // What is sent is shown exactly; elsewhere the two characters of a line end are one.
+  const whole = mode === "text" ? text.replaceAll("\r\n", "\n") : text;
+  let from = 0;
+  for (const found of whole.matchAll(patterns[mode])) {
+    if (found.index > from) out.append(whole.slice(from, found.index));
+    out.append(box(found[0]));
+    from = found.index + found[0].length;
   }
-  flush();
+  if (from < whole.length) out.append(whole.slice(from));
   return out;
 }
 
 /** Tells how many characters of text would be marked. */
-export function countHidden(text: string): number {
+export function countHidden(text: string, mode: Mode = "text"): number {
   let n = 0;
-  for (const c of text) if (hidden.test(c) && c !== "\n" && c !== "\t" && c !== "\r") n++;
+  for (const _ of (mode === "text" ? text.replaceAll("\r\n", "\n") : text).matchAll(patterns[mode])) n++;
   return n;
 }
 
 /** The plain form for titles and attributes, where no element can stand. */
 export function plain(text: string): string {
-  let out = "";
-  for (const c of text) out += hidden.test(c) ? codePoint(c) : c;
-  return out;
+  return text.replace(patterns.line, codePoint);
 }
 
 function codePoint(c: string): string {
