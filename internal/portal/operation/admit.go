@@ -95,18 +95,30 @@ func (d *Desk) charge(actor string) error {
 // time. The caller drops it.
 func (d *Desk) admit(ctx context.Context, actor string) (*slot, error) {
 	g, leave := d.enter(actor)
+	if err := d.turn(ctx, g); err != nil {
+		leave()
+		return nil, err
+	}
+	s := &slot{gate: g, leave: leave}
+	s.hold()
+	return s, nil
+}
+
+// turn waits for one of the gate's slots.
+func (d *Desk) turn(ctx context.Context, g *gate) error {
+	select {
+	case g.slots <- struct{}{}: // one that is free is never missed for a timer
+		return nil
+	default:
+	}
 	timer := time.NewTimer(d.limits.Wait)
 	defer timer.Stop()
 	select {
 	case g.slots <- struct{}{}:
-		s := &slot{gate: g, leave: leave}
-		s.hold()
-		return s, nil
+		return nil
 	case <-timer.C:
-		leave()
-		return nil, tool.Fail(tool.Busy)
+		return tool.Fail(tool.Busy)
 	case <-ctx.Done():
-		leave()
-		return nil, tool.Fail(tool.Cancelled)
+		return tool.Fail(tool.Cancelled)
 	}
 }

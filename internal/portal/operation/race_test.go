@@ -155,7 +155,7 @@ func TestWaitersEnd(t *testing.T) {
 		for o.storage.calls.Load() == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		short, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		if _, err := o.Call(short, c, "item_write", a); word(err) != tool.Busy {
 			t.Errorf("%v", err)
