@@ -34,6 +34,7 @@ func newRoot(a *app) *cobra.Command {
 		newBrowseCmd(a),
 		newMCPCmd(a),
 		newServeCmd(a),
+		newEnrolCmd(a),
 		newHostCmd(a),
 		newScopeCmd(a),
 		newQualifyCmd(a),

@@ -18,6 +18,16 @@ type LatestPage struct {
 	Unsequenced int64    // committed ones that aren't in it yet
 }
 
+// Latest answers the newest records of the log's own tenant; see [Latest].
+func (l *Log) Latest(ctx context.Context, actor, cursor string, limit int) (LatestPage, error) {
+	return Latest(ctx, l.db, l.opts.Tenant, actor, cursor, limit)
+}
+
+// Newest answers the newest checkpoint of the log's own tenant; see [Newest].
+func (l *Log) Newest() (c Checkpoint, file string, err error) {
+	return Newest(l.opts.CheckpointDir, l.opts.Tenant, l.opts.KeyFile)
+}
+
 // maxLook bounds how many leaves one page looks through for those of an actor.
 const maxLook = 20_000
 

@@ -41,6 +41,7 @@ var siblings = map[string]string{
 	"internal/portal/ledger": "internal/store internal/audit",
 	"internal/portal/item":   "internal/store internal/audit",
 
+	"cmd/chaperone":             "internal/node",
 	"internal/portal/operation": "internal/portal/source",
 	"internal/surface/mcp":      "internal/surface/guard",
 	"internal/surface/rest":     "internal/surface/guard",

@@ -149,7 +149,7 @@ func within(pkg, places string) bool {
 
 // calls limits functions as allowed limits imports: qualified name -> places.
 var calls = map[string]string{
-	"net.Listen":       "internal/surface/ cmd/ internal/owned/jail internal/owned/host internal/owned/corpus internal/storetest internal/sitetest internal/sourcetest internal/idptest",
+	"net.Listen":       "internal/surface/ internal/node cmd/ internal/owned/jail internal/owned/host internal/owned/corpus internal/storetest internal/sitetest internal/sourcetest internal/idptest",
 	"net.ListenPacket": "internal/surface/ cmd/ internal/owned/jail internal/owned/corpus internal/storetest internal/sitetest",
 	"net.ListenUnix":   "internal/surface/ internal/owned/host",
 	"os.Getenv":        "cmd/ internal/storetest internal/sitetest",

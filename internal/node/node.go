@@ -26,6 +26,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -141,18 +142,14 @@ func (n *Node) openSignIn(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.party, err = oidc.New(ctx, party, n.sessions, nil)
+	n.party, err = oidc.New(ctx, party, n.sessions, slog.Default())
 	return err
 }
 
 // builtIn makes the built-in provider, which the party reaches without a network.
 func (n *Node) builtIn(party *oidc.Config) error {
-	key, err := secret(filepath.Join(n.home, "credential.key"))
-	if err != nil {
-		return err
-	}
-	n.credentials, err = credential.NewBook(n.db, n.log, Tenant, credential.Options{Origin: n.config.PublicOrigin, Key: key})
-	if err != nil {
+	var err error
+	if n.credentials, err = OpenPeople(n.home, n.config, n.db, n.log); err != nil {
 		return err
 	}
 	if n.provider, err = idp.New(idp.Config{Origin: n.config.PublicOrigin, Credentials: n.credentials}); err != nil {
@@ -163,6 +160,16 @@ func (n *Node) builtIn(party *oidc.Config) error {
 	party.ACRValues = []string{"urn:chaperone:passkey"}
 	party.Introspection = true
 	return nil
+}
+
+// OpenPeople answers the people of the built-in provider, over a database that is
+// open. Their key is the home's, drawn at first use.
+func OpenPeople(home string, config Config, db *store.DB, log *audit.Log) (*credential.Book, error) {
+	key, err := secret(filepath.Join(home, "credential.key"))
+	if err != nil {
+		return nil, err
+	}
+	return credential.NewBook(db, log, Tenant, credential.Options{Origin: config.PublicOrigin, Key: key})
 }
 
 // external reads what the configuration says of another provider.

@@ -130,7 +130,7 @@ func (n *Node) background(ctx context.Context, tasks *sync.WaitGroup) {
 // a database that is gone is told by everything else.
 func (n *Node) repair(ctx context.Context) {
 	for name, f := range map[string]func(context.Context) error{
-		"accounts": n.desk.Repair, "sessions": n.sessions.Sweep, "grants": n.sweepTokens, "runs": n.recoverRuns, "content": n.sweepContent,
+		"accounts": n.desk.Repair, "sessions": n.sessions.Sweep, "grants": n.sweepTokens, "runs": n.recoverRuns, "content": n.sweepContent, "people": n.sweepPeople,
 	} {
 		if err := f(ctx); err != nil && ctx.Err() == nil {
 			log.Printf("background: %s: %s", name, refusal.Of(err))
@@ -151,6 +151,13 @@ func (n *Node) sweepTokens(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (n *Node) sweepPeople(ctx context.Context) error {
+	if n.credentials == nil {
+		return nil
+	}
+	return n.credentials.Sweep(ctx)
 }
 
 func (n *Node) recoverRuns(ctx context.Context) error {

@@ -36,7 +36,7 @@ func (n *Node) openSurfaces(ctx context.Context) error {
 	routes := rest.Routes(rest.Config{
 		Origin: n.config.PublicOrigin, Issuer: n.party.Issuer, Sessions: n.sessions, Provider: n.party, Credentials: n.credentials,
 		Desk: n.desk, Ledger: n.ledger, Tokens: n.tokens, Consents: yes, Fleet: n.fleet, Runs: n.runs,
-		Database: n.db, Tenant: Tenant, Log: n.log, Checkpoints: n.config.Audit.Checkpoints, AuditKey: n.config.Audit.Key,
+		Log:           n.log,
 		BrowserDenied: n.browserDenied(),
 	})
 	routes = append(routes, authorization.Routes()...)

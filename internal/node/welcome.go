@@ -38,7 +38,11 @@ func (n *Node) Welcome(ctx context.Context) (Welcome, error) {
 	if err != nil {
 		return w, err
 	}
-	w.Enrolment = n.config.PublicOrigin + "/idp/enrol#" + secret
+	w.Enrolment = EnrolmentLink(n.config, secret)
 	w.EnrolmentFor = strings.TrimSuffix(credential.EnrolmentTime.Round(time.Minute).String(), "0s")
 	return w, nil
 }
+
+// EnrolmentLink answers the address that a one-time secret opens. The secret is in
+// the fragment, which a browser keeps to itself.
+func EnrolmentLink(c Config, secret string) string { return c.PublicOrigin + "/idp/enrol#" + secret }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 
-	"chaperone/internal/audit"
 	"chaperone/internal/refusal"
 	"chaperone/internal/surface/guard"
 )
@@ -28,7 +27,7 @@ func (a *api) audit(w http.ResponseWriter, r *http.Request) {
 	if slices.Contains(s.Roles, auditor) {
 		actor = ""
 	}
-	page, err := audit.Latest(r.Context(), a.Database, a.Tenant, actor, r.URL.Query().Get("before"), limit)
+	page, err := a.Log.Latest(r.Context(), actor, r.URL.Query().Get("before"), limit)
 	if err != nil {
 		guard.RefuseError(w, err)
 		return
@@ -59,7 +58,7 @@ func (a *api) audit(w http.ResponseWriter, r *http.Request) {
 	out.Tree.Size, out.Tree.Unsequenced = page.Size, page.Unsequenced
 	// A checkpoint that isn't there, or that doesn't verify, covers nothing; audit
 	// verify tells which it is.
-	if c, _, err := audit.Newest(a.Checkpoints, a.Tenant, a.AuditKey); err == nil {
+	if c, _, err := a.Log.Newest(); err == nil {
 		out.Tree.CheckpointMS, out.Tree.Covered = c.AtMS, c.Size
 	}
 	guard.Answer(w, http.StatusOK, out)

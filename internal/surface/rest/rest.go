@@ -33,7 +33,6 @@ import (
 	"chaperone/internal/portal/operation"
 	"chaperone/internal/portal/tool"
 	"chaperone/internal/session"
-	"chaperone/internal/store"
 	"chaperone/internal/surface/guard"
 )
 
@@ -86,11 +85,7 @@ type Config struct {
 	Consents      Consents
 	Fleet         *fleet.Fleet
 	Runs          *run.Book
-	Database      *store.DB
-	Tenant        string
 	Log           *audit.Log
-	Checkpoints   string // the folder of signed checkpoints
-	AuditKey      string // the file of the key that signs them
 	BrowserDenied string // why the browser surface is off, "" where it may be used
 }
 
