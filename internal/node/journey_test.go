@@ -1,16 +1,16 @@
 package node_test
 
 import (
-	"strings"
+	"encoding/json"
+	"fmt"
 	"testing"
-	"time"
 
 	"chaperone/internal/pagetest"
 )
 
 // The whole way of a first owner on a fresh server: enrol, sign in, step up, switch
-// the browser surface on for exact functions, and let an agent of the browser use
-// the five tools, both ways that there are.
+// the browser surface on for exact functions, and let an agent use all five tools,
+// both by document.modelContext.executeTool and by the browser's own protocol.
 func TestJourney(t *testing.T) {
 	s := stand(t, nil)
 	p := pagetest.Start(t).Page(pagetest.Look{})
@@ -20,52 +20,71 @@ func TestJourney(t *testing.T) {
 	if tools := p.Tools(); len(tools) != 0 {
 		t.Fatalf("%d tools before anybody allowed any", len(tools))
 	}
-	p.Goto(s.origin + "/automation")
-	p.Wait(`document.querySelector(".matrix input")`)
-	p.Eval(`document.querySelectorAll(".matrix input").forEach((b) => b.click())`, nil)
-	p.Click(".actions button.primary")
-	p.Wait(`document.querySelector("[data-state=registered]")`)
-	for end := time.Now().Add(5 * time.Second); len(p.Tools()) != 5; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d tools, want 5", len(p.Tools()))
+	s.enable(p)
+	ways := map[string]func(tool string, input map[string]any) func() map[string]any{
+		"the browser's agent": func(tool string, input map[string]any) func() map[string]any { return p.Invoke(tool, input).Result },
+		"executeTool":         func(tool string, input map[string]any) func() map[string]any { return execute(t, p, tool, input) },
+	}
+	n := 0
+	for way, call := range ways {
+		n++
+		item, id := fmt.Sprintf("notes/%d.txt", n), func(k int) string { return fmt.Sprintf("0b7e3a52-0b0c-4c53-9d0e-7f7f2b1f%02d%02d", n, k) }
+		if r := call("collections_list", map[string]any{})(); r["ok"] != true {
+			t.Fatalf("%s: collections_list: %v", way, r)
+		}
+		write := call("item_write", map[string]any{"collection": "files", "item": item, "request_id": id(1), "content": "first", "if_absent": true})
+		p.Wait(`document.querySelector("[aria-modal=true]")`)
+		p.See(item)
+		p.Look(pagetest.Look{Width: 1280, Height: 1100})
+		p.Save("../../out/screens/journey-review.png") // the README's picture
+		p.Click("#review-accept:not([aria-disabled])") // inert until it has been on view
+		made := write()
+		if made["outcome"] != "created" {
+			t.Fatalf("%s: item_write: %v", way, made)
+		}
+		if r := call("item_read", map[string]any{"collection": "files", "item": item})(); r["content"] != "first" {
+			t.Errorf("%s: item_read: %v", way, r)
+		}
+		gone := map[string]any{"collection": "files", "item": item, "request_id": id(2), "if_version": made["version"]}
+		declined := call("item_delete", gone)
+		p.Wait(`document.querySelector("[aria-modal=true]")`)
+		p.Press("Escape")
+		if r := declined(); r["code"] != "review_declined" {
+			t.Errorf("%s: a declined delete: %v", way, r)
+		}
+		if list := call("items_list", map[string]any{"collection": "files", "prefix": item})(); len(list["items"].([]any)) != 1 {
+			t.Errorf("%s: items_list: %v", way, list)
+		}
+		gone["request_id"] = id(3)
+		deleted := call("item_delete", gone)
+		p.Click("#review-accept:not([aria-disabled])")
+		if r := deleted(); r["outcome"] != "deleted" {
+			t.Errorf("%s: item_delete: %v", way, r)
 		}
 	}
+}
 
-	// As the browser's own agent, through the protocol domain.
-	r := p.Invoke("collections_list", map[string]any{}).Result()
-	if r["ok"] != true {
-		t.Fatalf("collections_list: %v", r)
+// execute begins a call as a page's script does, and answers how to await it.
+func execute(t *testing.T, p *pagetest.Page, tool string, input map[string]any) func() map[string]any {
+	t.Helper()
+	data, err := json.Marshal(input)
+	if err != nil {
+		t.Fatal(err)
 	}
-	const id = "0b7e3a52-0b0c-4c53-9d0e-7f7f2b1f9a01"
-	write := p.Invoke("item_write", map[string]any{"collection": "files", "item": "notes/a.txt", "request_id": id, "content": "first", "if_absent": true})
-	p.Wait(`document.querySelector("[aria-modal=true]")`)
-	p.See("notes/a.txt")
-	p.Look(pagetest.Look{Width: 1280, Height: 1100})
-	p.Save("../../out/screens/journey-review.png") // the README's picture
-	p.Click("#review-accept:not([aria-disabled])") // inert until it has been on view
-	got := write.Result()
-	if got["outcome"] != "created" {
-		t.Fatalf("item_write: %v", got)
-	}
-
-	// As a page's script does, through document.modelContext.
-	var read string
-	p.Eval(`(async () => {
-		const tools = await document.modelContext.getTools();
-		const tool = tools.find((t) => t.name === "item_read");
-		return await document.modelContext.executeTool(tool, {collection: "files", item: "notes/a.txt"});
-	})()`, &read)
-	if !strings.Contains(read, `"content":"first"`) {
-		t.Errorf("item_read: %s", read)
-	}
-	declined := p.Invoke("item_delete", map[string]any{"collection": "files", "item": "notes/a.txt", "request_id": "0b7e3a52-0b0c-4c53-9d0e-7f7f2b1f9a02", "if_version": got["version"]})
-	p.Wait(`document.querySelector("[aria-modal=true]")`)
-	p.Press("Escape")
-	if r := declined.Result(); r["code"] != "review_declined" {
-		t.Errorf("a declined delete: %v", r)
-	}
-	list := p.Invoke("items_list", map[string]any{"collection": "files"}).Result()
-	if items, _ := list["items"].([]any); len(items) != 1 {
-		t.Errorf("items_list: %v", list)
+	p.Eval(`(() => {
+		window.executed = undefined;
+		document.modelContext.getTools().then((tools) => document.modelContext.executeTool(tools.find((t) => t.name === `+pagetest.Quote(tool)+`), `+string(data)+`)).then(
+			(r) => { window.executed = r; }, (e) => { window.executed = JSON.stringify({isError: true, code: e.name}); });
+	})()`, nil)
+	return func() map[string]any {
+		t.Helper()
+		p.Wait(`window.executed !== undefined`)
+		var text string
+		p.Eval(`window.executed`, &text)
+		var out map[string]any
+		if err := json.Unmarshal([]byte(text), &out); err != nil {
+			t.Fatalf("%s: %q", tool, text)
+		}
+		return out
 	}
 }
