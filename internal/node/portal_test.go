@@ -413,3 +413,38 @@ func TestLargestWrite(t *testing.T) {
 		t.Errorf("the end reads %v", got)
 	}
 }
+
+// axe-core finds nothing on the provider's pages either, and none is too wide.
+func TestSignInPagesAreAccessible(t *testing.T) {
+	engine := pagetest.Start(t)
+	for _, look := range []pagetest.Look{{Still: true}, {Dark: true, Still: true, Width: 320, Language: "es"}} {
+		s, p := stand(t, nil), engine.Page(look)
+		p.BypassPolicy(true) // axe-core makes a script of strings, which our policies forbid
+		check := func(name string) {
+			t.Helper()
+			for _, found := range p.Axe() {
+				t.Errorf("%s: %s", name, found)
+			}
+			var wide int
+			p.Eval("document.documentElement.scrollWidth", &wide)
+			if look.Width > 0 && wide > look.Width {
+				t.Errorf("%s: %d pixels wide", name, wide)
+			}
+		}
+		p.Goto(s.origin + "/auth/login?next=/")
+		p.Wait(`document.querySelector("#passkey")`)
+		check("sign-in")
+		w, err := s.node.Welcome(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Authenticator()
+		p.Goto(w.Enrolment)
+		p.Wait(`document.activeElement?.id === "name"`)
+		check("enrol")
+		p.Fill("#name", "Ada")
+		p.Click("#enrol button[type=submit]")
+		p.Wait(`document.querySelectorAll("#list li").length === 10`)
+		check("codes")
+	}
+}
