@@ -45,6 +45,7 @@ import (
 	"chaperone/internal/portal/ledger"
 	"chaperone/internal/portal/operation"
 	"chaperone/internal/portal/source"
+	"chaperone/internal/refusal"
 	"chaperone/internal/session"
 	"chaperone/internal/store"
 	"chaperone/internal/surface/guard"
@@ -202,7 +203,8 @@ func (n *Node) openAccount(ctx context.Context) (err error) {
 		return err
 	}
 	n.desk = operation.New(operation.Config{Ledger: n.ledger, Sources: n.sources.ByKind,
-		Limits: operation.Limits{Parallel: q.AtOnce, Rate: q.PerSecond, Burst: q.Burst}})
+		Limits:  operation.Limits{Parallel: q.AtOnce, Rate: q.PerSecond, Burst: q.Burst},
+		Trouble: func(err error) { slog.Error("running a tool", "code", string(refusal.Of(err))) }})
 	n.later(n.desk.Close)
 	return nil
 }

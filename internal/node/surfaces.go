@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -21,7 +22,10 @@ func (n *Node) openSurfaces(ctx context.Context) error {
 	if n.fleet != nil {
 		offers, scopes = append(offers, mcp.NewOwned(n.fleet)), append(scopes, oauth.ScopeOwned)
 	}
-	authorization, err := mcp.NewAuthorization(mcp.AuthorizationConfig{Consents: yes.Consents, Origin: n.config.PublicOrigin, Scopes: scopes})
+	authorization, err := mcp.NewAuthorization(mcp.AuthorizationConfig{
+		Consents: yes.Consents, Origin: n.config.PublicOrigin, Scopes: scopes, Log: slog.Default(),
+		Peer: func(r *http.Request) string { return guard.Peer(n.proxies(), r) },
+	})
 	if err != nil {
 		return err
 	}
@@ -31,8 +35,9 @@ func (n *Node) openSurfaces(ctx context.Context) error {
 	}
 	served := mcp.NewHTTP(mcp.HTTPConfig{
 		Tokens: n.tokens, Origin: n.config.PublicOrigin, Version: n.version,
-		Offers: offers,
+		Offers: offers, Log: slog.Default(),
 	})
+	n.later(func(context.Context) error { return served.Close() })
 	routes := rest.Routes(rest.Config{
 		Origin: n.config.PublicOrigin, Issuer: n.party.Issuer, Sessions: n.sessions, Provider: n.party, Credentials: n.credentials,
 		Desk: n.desk, Ledger: n.ledger, Tokens: n.tokens, Consents: yes, Fleet: n.fleet, Runs: n.runs,

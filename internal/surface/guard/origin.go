@@ -64,7 +64,11 @@ func (g *guard) source(r *http.Request, route Route) error {
 }
 
 // peer answers whose rate a request counts against.
-func (g *guard) peer(r *http.Request) string {
+func (g *guard) peer(r *http.Request) string { return Peer(g.Proxies, r) }
+
+// Peer answers from which address a request came: the connection's own, or where
+// that is one of our proxies' the last that it saw.
+func Peer(proxies []netip.Prefix, r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr // a Unix socket has none
@@ -73,7 +77,7 @@ func (g *guard) peer(r *http.Request) string {
 	if err != nil {
 		return host
 	}
-	for _, p := range g.Proxies {
+	for _, p := range proxies {
 		if p.Contains(addr.Unmap()) {
 			// The last hop that our own proxy saw; what stands before it is anybody's.
 			hops := strings.Split(r.Header.Get("X-Forwarded-For"), ",")

@@ -24,21 +24,14 @@ func (a *api) surface(r *http.Request) (ledger.Connection, error) {
 }
 
 // browser is the caller behind the page's tools. The server's own selection and
-// generation hold; a page says neither.
+// generation hold, and the operation judges them; a page says neither.
 func (a *api) browser(r *http.Request) (operation.Caller, error) {
-	c, err := a.surface(r)
-	if errors.Is(err, refusal.Unknown) {
-		err = tool.Fail(tool.Disabled)
-	}
-	if err != nil {
-		return operation.Caller{}, err
+	if a.BrowserDenied != "" {
+		return operation.Caller{}, tool.Fail(tool.Disabled)
 	}
 	s := guard.Session(r)
 	p, err := s.Principal()
-	if err != nil {
-		return operation.Caller{}, err
-	}
-	return operation.Caller{Principal: p, Transport: operation.Browser, Connection: c.ID, Session: s.ID, Generation: c.Generation}, nil
+	return operation.Caller{Principal: p, Transport: operation.Browser, Session: s.ID}, err
 }
 
 // descriptor is one tool as a page registers it. Name, title, description and
@@ -209,6 +202,25 @@ func (a *api) confirm(w http.ResponseWriter, r *http.Request) {
 	caller, err := a.browser(r)
 	if err == nil {
 		err = a.Desk.Confirm(r.Context(), caller, in.Receipt, in.Digest)
+	}
+	if err != nil {
+		guard.RefuseError(w, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// decline drops a review that its person didn't want.
+func (a *api) decline(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Receipt string `json:"receipt_id"`
+	}
+	if !guard.Read(w, r, &in) {
+		return
+	}
+	caller, err := a.browser(r)
+	if err == nil {
+		err = a.Desk.Decline(r.Context(), caller, in.Receipt)
 	}
 	if err != nil {
 		guard.RefuseError(w, err)

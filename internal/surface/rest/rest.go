@@ -118,6 +118,7 @@ func Routes(c Config) []guard.Route {
 		{Method: "DELETE", Path: "/api/automation/selection", Who: guard.Owner, Mutates: true, Handler: a.disable},
 		{Method: "POST", Path: "/api/automation/prepare", Who: guard.Owner, Mutates: true, Body: maxArguments, Handler: a.prepare},
 		{Method: "POST", Path: "/api/automation/confirm", Who: guard.Owner, Mutates: true, Handler: a.confirm},
+		{Method: "POST", Path: "/api/automation/decline", Who: guard.Owner, Mutates: true, Handler: a.decline},
 		{Method: "POST", Path: "/api/automation/execute", Who: guard.Owner, Mutates: true, Body: maxArguments, Handler: a.execute},
 		{Method: "GET", Path: "/api/automation/calls", Who: guard.Owner, Handler: a.calls},
 
