@@ -32,6 +32,11 @@ require (
 require github.com/yuin/goldmark v1.8.7
 
 require (
+	github.com/cedar-policy/cedar-go v1.9.1
+	golang.org/x/exp v0.0.0-20220921023135-46d9e7742f1e // indirect
+)
+
+require (
 	github.com/aws/aws-sdk-go-v2 v1.48.0
 	github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream v1.7.27 // indirect
 	github.com/aws/aws-sdk-go-v2/internal/configsources v1.5.12 // indirect
