@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -76,7 +77,8 @@ func run(t testing.TB, cmd *exec.Cmd, log string) *Engine {
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
 	cmd.Stderr = said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	err = cmd.Start()
+	ended := make(chan struct{})
+	err = startHeld(cmd, ended)
 	theirIn.Close()
 	theirOut.Close()
 	said.Close()
@@ -84,8 +86,27 @@ func run(t testing.TB, cmd *exec.Cmd, log string) *Engine {
 		t.Fatal(err)
 	}
 	e := &Engine{t: t, wire: newWire(ourIn, ourOut)}
-	t.Cleanup(func() { e.stop(cmd, ourOut, ourIn) })
+	t.Cleanup(func() {
+		e.stop(cmd, ourOut, ourIn)
+		close(ended)
+	})
 	return e
+}
+
+// startHeld starts a process that dies with this one. The kernel ties that to the
+// thread that forked, and threads of Go come and go, so one is held until ended.
+func startHeld(cmd *exec.Cmd, ended <-chan struct{}) error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			<-ended
+		}
+	}()
+	return <-started
 }
 
 // stop asks the engine to end, and ends its own process group where it doesn't.
