@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -68,7 +69,8 @@ func (ItemWrite) Tool() Name { return WriteItem }
 // Tool answers which tool it is for.
 func (ItemDelete) Tool() Name { return DeleteItem }
 
-var compiled = func() map[Name]*schema.Schema {
+// compiled is made at first use: commands that run no tool start without it.
+var compiled = sync.OnceValue(func() map[Name]*schema.Schema {
 	all := map[Name]*schema.Schema{}
 	for _, t := range catalog {
 		s, err := schema.Compile(t.Input)
@@ -78,7 +80,7 @@ var compiled = func() map[Name]*schema.Schema {
 		all[t.Name] = s
 	}
 	return all
-}()
+})
 
 // raw is the union of the five inputs as they travel.
 type raw struct {
@@ -140,7 +142,7 @@ func conform(t Tool, clean []byte, r raw) error {
 		all["content"] = jsontext.Value(`""`)
 		clean, _ = json.Marshal(all)
 	}
-	err := compiled[t.Name].Validate(clean)
+	err := compiled()[t.Name].Validate(clean)
 	var bad *schema.Invalid
 	switch {
 	case err == nil:
@@ -230,6 +232,9 @@ func (r raw) write() (Input, error) {
 			return nil, err
 		}
 		w.HasContent, w.Content = true, content
+		if w.IfAbsent && w.MediaType == "" && r.Encoding != "base64" {
+			w.MediaType = "text/plain" // a new item that was written as text is text
+		}
 	}
 	return w, nil
 }
