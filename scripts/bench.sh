@@ -18,6 +18,11 @@ echo "== ground and proxy, against other libraries and a plain relay"
 echo "== audit and store"
 go test -run '^$' -bench . -benchtime 1s ./internal/audit ./internal/store | tee "$out/audit.txt"
 
+echo "== the portal: reads over MCP and the owner API beside bare handlers, and its first paint"
+go test -run '^$' -bench 'ItemRead' -benchtime 2000x ./internal/surface/mcp | tee "$out/portal.txt"
+go test -run '^$' -bench 'OwnerRead' -benchtime 2000x ./internal/node | tee -a "$out/portal.txt"
+go test -run '^$' -bench 'FirstPaint' -benchtime 20x ./internal/node | tee -a "$out/portal.txt"
+
 echo "== the rivals"
 if [[ ! -d $cache/node/node_modules/agent-browser ]]; then
   mkdir -p "$cache/node"
