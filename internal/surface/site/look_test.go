@@ -2,6 +2,7 @@ package site_test
 
 import (
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"testing"
 
@@ -150,6 +151,20 @@ func TestScreens(t *testing.T) {
 		save("review-delete")
 		p.Press("Escape")
 		call.Result()
+		show(p, "/collections/files")
+		p.ClickText(map[string]string{"en": "New item", "es": "Nuevo elemento"}[language])
+		p.Wait("document.querySelector('dialog textarea')")
+		save("new-item")
+		p.Press("Escape")
+		show(p, "/connections")
+		p.ClickText(map[string]string{"en": "New token", "es": "Nuevo token"}[language])
+		p.Wait("document.querySelector('dialog .matrix')")
+		save("new-token")
+		p.Press("Escape")
+		b.intercept("GET /api/usage", func(w http.ResponseWriter, r *http.Request) { refuse(w, 503, "database_busy", nil) })
+		show(p, "/")
+		save("failure")
+		b.intercept("GET /api/usage", nil)
 		if look.Width == 320 {
 			p.Click(".menu-button")
 			save("menu")

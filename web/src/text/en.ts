@@ -210,6 +210,7 @@ export const en = {
   "fix.busy": "Wait a moment and try again.",
   "fix.conflict": "Look at it again and repeat what you wanted.",
   "fix.csrf_denied": "Reload the page and do it again.",
+  "fix.database_busy": "Wait a moment and try again.",
   "fix.expired": "Begin again.",
   "fix.invalid_input": "Change it and try again.",
   "fix.locked": "Wait some minutes and try again.",

@@ -212,6 +212,7 @@ export const es: Catalogue = {
   "fix.busy": "Espera un momento e inténtalo de nuevo.",
   "fix.conflict": "Míralo otra vez y repite lo que querías.",
   "fix.csrf_denied": "Recarga la página y hazlo otra vez.",
+  "fix.database_busy": "Espera un momento e inténtalo de nuevo.",
   "fix.expired": "Empieza de nuevo.",
   "fix.invalid_input": "Cámbialo e inténtalo de nuevo.",
   "fix.locked": "Espera unos minutos e inténtalo de nuevo.",
