@@ -1,0 +1,140 @@
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// authorities are the packages that append to the log, by the kinds of theirs.
+var authorities = map[string]string{
+	"session.": "session", "credential.": "credential", "oauth.": "oauth",
+	"portal.": "portal/ledger", "item.": "portal/item", "owned_run.": "owned/run",
+}
+
+// computed are the fields whose names aren't written at the call, by package: the
+// public ones and the sealed ones. Each is the number of such calls and their names.
+var computed = map[string][2]string{
+	"owned/run":     {"1 layer scheme", "1 address host rule"},
+	"portal/ledger": {"1 connections requests reviews", ""},
+}
+
+// TestAuditPage holds the page of what is logged to the code that logs it.
+func TestAuditPage(t *testing.T) {
+	told := map[string][2]string{}
+	row := regexp.MustCompile("(?m)^\\| `([a-z_]+\\.)` \\| ([a-z_, ]*) \\| ([a-z_, ]*) ?\\|$")
+	for _, m := range row.FindAllStringSubmatch(read(t, "audit.md"), -1) {
+		told[m[1]] = [2]string{strings.TrimSpace(m[2]), strings.TrimSpace(m[3])}
+	}
+	want := map[string][2]string{}
+	for kinds, pkg := range authorities {
+		public, sealed := fieldsOf(t, pkg)
+		want[kinds] = [2]string{public, sealed}
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("docs/audit.md (-code +page):\n%s", diff)
+	}
+}
+
+// TestOnlyAuthoritiesLog: whoever appends has a row in that page.
+func TestOnlyAuthoritiesLog(t *testing.T) {
+	files, err := filepath.Glob("../internal/*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := filepath.Glob("../internal/*/*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := slices.Collect(maps.Values(authorities))
+	for _, file := range append(files, more...) {
+		pkg := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), "../internal/")
+		if pkg != "audit" && !slices.Contains(known, pkg) && !strings.HasSuffix(file, "_test.go") && strings.Contains(read(t, file), "audit.Event{") {
+			t.Errorf("%s appends to the log and has no row in docs/audit.md", file)
+		}
+	}
+}
+
+// fieldsOf answers the names that a package gives to audit's constructors.
+func fieldsOf(t *testing.T, pkg string) (public, sealed string) {
+	t.Helper()
+	files, err := filepath.Glob("../internal/" + pkg + "/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %v", pkg, err)
+	}
+	names, unnamed := [2]map[string]bool{{}, {}}, [2]int{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range f.Decls {
+			fn, is := decl.(*ast.FuncDecl)
+			if is && fn.Name.Name == "count" { // a shorter name for audit.Count
+				continue
+			}
+			ast.Inspect(decl, func(n ast.Node) bool {
+				call, is := n.(*ast.CallExpr)
+				if !is || len(call.Args) != 2 {
+					return true
+				}
+				kind := constructor(call.Fun)
+				if kind < 0 {
+					return true
+				}
+				if lit, is := call.Args[0].(*ast.BasicLit); is {
+					name, _ := strconv.Unquote(lit.Value)
+					names[kind][name] = true
+				} else {
+					unnamed[kind]++
+				}
+				return true
+			})
+		}
+	}
+	for kind := range names {
+		number, more, _ := strings.Cut(computed[pkg][kind], " ")
+		if n, _ := strconv.Atoi(number); n != unnamed[kind] {
+			t.Errorf("%s: %d fields without a written name; the test knows %d", pkg, unnamed[kind], n)
+		}
+		for _, name := range strings.Fields(more) {
+			names[kind][name] = true
+		}
+	}
+	line := func(kind int) string { return strings.Join(slices.Sorted(maps.Keys(names[kind])), ", ") }
+	return line(0), line(1)
+}
+
+// constructor tells which kind of field a call makes: 0 public, 1 sealed, -1 none.
+func constructor(fun ast.Expr) int {
+	switch f := fun.(type) {
+	case *ast.SelectorExpr:
+		x, is := f.X.(*ast.Ident)
+		if !is || x.Name != "audit" {
+			return -1
+		}
+		switch f.Sel.Name {
+		case "ID", "Word", "Digest", "Count":
+			return 0
+		case "Seal":
+			return 1
+		}
+	case *ast.Ident:
+		if f.Name == "count" {
+			return 0
+		}
+	}
+	return -1
+}
