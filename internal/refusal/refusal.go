@@ -146,3 +146,49 @@ const (
 	InsufficientScope Code = "insufficient_scope" // the token lacks a scope that the tool needs
 	HeaderMismatch    Code = "header_mismatch"    // a header tells another thing than the body
 )
+
+// Reasons for which a channel is closed, or never opens (spec/attended-control.md,
+// section 4). Beside them stand revoked, signed_out and replaced, above.
+const (
+	NoSession          Code = "no_session"          // nobody is signed in, or not any more
+	NoArm              Code = "no_arm"              // the person armed nothing
+	ArmExpired         Code = "arm_expired"         // the grant's, the arm's or the token's time is over
+	ArmMismatch        Code = "arm_mismatch"        // another person, tab, page or catalog than was armed
+	ArmReplayed        Code = "arm_replayed"        // a one-use arm shown again
+	Killed             Code = "killed"              // a kill switch stands over it
+	RevalidationFailed Code = "revalidation_failed" // the provider didn't say yes
+)
+
+// Codes of attended calls (section 6): what a caller is answered, and how a call
+// ended.
+const (
+	ArgumentsInvalid   Code = "arguments_invalid"             // 422: they don't meet the tool's input schema
+	ResultInvalid      Code = "result_invalid"                // 422: the page's result doesn't meet the output schema
+	InvalidRequest     Code = "invalid_request"               // 400
+	Unauthenticated    Code = "unauthenticated"               // 401
+	PolicyDenied       Code = "policy_denied"                 // 403
+	AuthorityLost      Code = "authority_lost"                // 403: arm, token, role or grant is gone
+	LeaseExpired       Code = "lease_expired"                 // 403
+	LeaseRevoked       Code = "lease_revoked"                 // 403
+	Forbidden          Code = "forbidden"                     // 403: no such thing of this caller's
+	UnknownTool        Code = "unknown_tool"                  // 404
+	UnknownDocument    Code = "unknown_document"              // 404
+	UnknownCall        Code = "unknown_call"                  // 404
+	RequestConflict    Code = "request_conflict"              // 409: the same id with other content
+	StaleGeneration    Code = "stale_generation"              // 409: the page registered anew
+	CatalogStale       Code = "catalog_stale"                 // 409: other tools than the caller saw
+	RateLimited        Code = "rate_limited"                  // 429
+	AttentionBudget    Code = "attention_budget"              // 429: too many prompts for one person
+	Busy               Code = "busy"                          // 429: eight prompts wait already
+	ChannelUnavailable Code = "browser_channel_unavailable"   // 503: the page isn't there
+	FenceUnavailable   Code = "dispatch_fence_unavailable"    // 503: the fence couldn't be written
+	OutcomeUnavailable Code = "durable_outcome_unavailable"   // 503: the outcome couldn't be read
+	AuditUnavailable   Code = "audit_unavailable"             // 503
+	PolicyUnavailable  Code = "policy_unavailable"            // 503
+	UserDenied         Code = "user_denied"                   // the person said no
+	ConfirmExpired     Code = "confirmation_expired"          // nobody answered the prompt in time
+	CallCancelled      Code = "browser_call_cancelled"        // its caller or its lease's end cancelled it
+	NotDispatched      Code = "browser_call_not_dispatched"   // nothing was sent to the page
+	ExecutionFailed    Code = "browser_execution_failed"      // the page's tool failed
+	WindowExpired      Code = "reconciliation_window_expired" // unknown for ever
+)
