@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"strings"
-	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -69,8 +68,7 @@ func (ItemWrite) Tool() Name { return WriteItem }
 // Tool answers which tool it is for.
 func (ItemDelete) Tool() Name { return DeleteItem }
 
-// compiled is made at first use: commands that run no tool start without it.
-var compiled = sync.OnceValue(func() map[Name]*schema.Schema {
+var compiled = func() map[Name]*schema.Schema {
 	all := map[Name]*schema.Schema{}
 	for _, t := range catalog {
 		s, err := schema.Compile(t.Input)
@@ -80,7 +78,7 @@ var compiled = sync.OnceValue(func() map[Name]*schema.Schema {
 		all[t.Name] = s
 	}
 	return all
-})
+}()
 
 // raw is the union of the five inputs as they travel.
 type raw struct {
@@ -142,7 +140,7 @@ func conform(t Tool, clean []byte, r raw) error {
 		all["content"] = jsontext.Value(`""`)
 		clean, _ = json.Marshal(all)
 	}
-	err := compiled()[t.Name].Validate(clean)
+	err := compiled[t.Name].Validate(clean)
 	var bad *schema.Invalid
 	switch {
 	case err == nil:
