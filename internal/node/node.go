@@ -217,7 +217,7 @@ func (n *Node) openFleet(context.Context) error {
 		n.notes = append(n.notes, "Owned browsers are off: "+err.Error()+". `chaperone doctor` says how to mend it.")
 		return nil
 	}
-	n.fleet = fleet.New(fleet.Config{Book: n.runs, Engagements: n.config.Engagements, Engine: engine, Most: n.config.Browser.Most})
+	n.fleet = fleet.New(fleet.Config{Book: n.runs, Engagements: n.config.Engagements, Engine: engine, Most: n.config.Browser.Most, Own: n.own})
 	n.later(n.fleet.Close)
 	return nil
 }

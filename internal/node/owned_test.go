@@ -118,6 +118,11 @@ func TestOwnedOverMCP(t *testing.T) {
 	if text, failed := tool(t, c, "browser_goto", map[string]any{"browser": opened.Browser, "url": "http://192.0.2.1/"}); !failed || !strings.Contains(text, "scope") {
 		t.Errorf("out of scope: %s", text)
 	}
+	// The scope allows every port of this address, and still not the server's own.
+	if text, failed := tool(t, c, "browser_goto", map[string]any{"browser": opened.Browser, "url": "http://" + s.config.Listen + "/healthz"}); !failed || !strings.Contains(text, "own_listener") {
+		t.Errorf("the agent visits the server that contains it: %s", text)
+	}
+	tool(t, c, "browser_goto", map[string]any{"browser": opened.Browser, "url": site.URL("/")})
 	second, _ := make("acme")
 	if text, failed := tool(t, s.mcp(second), "browser_snapshot", map[string]any{"browser": opened.Browser}); !failed || !strings.Contains(text, "no browser of yours") {
 		t.Errorf("another connection reached it: %s", text)

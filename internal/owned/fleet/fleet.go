@@ -28,6 +28,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -49,6 +50,8 @@ type Config struct {
 	Engine      string        // the browser's executable; see jail.FindEngine
 	Most        int           // browsers at once; 0: DefaultMost
 	Idle        time.Duration // without an action for as long ends it; 0: 30 minutes
+
+	Own func() []netip.AddrPort // where this server listens, which no scope reaches; nil: nowhere
 }
 
 // idleTime is how long a browser may do nothing.
@@ -101,7 +104,7 @@ func (f *Fleet) Open(ctx context.Context, o Opening) (*Browser, error) {
 	}
 	started, err := host.Start(ctx, host.Config{
 		Engagement: s.Engagement(), RunID: o.RunID, StartedBy: startedBy(o), Surface: o.Surface,
-		Scope: s, Engine: f.config.Engine,
+		Scope: s, Engine: f.config.Engine, Own: f.config.Own,
 		Open: func(context.Context) (*run.Book, error) { return f.config.Book, nil },
 	})
 	if err == nil {
