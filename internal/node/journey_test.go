@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"chaperone/internal/pagetest"
+	"chaperone/internal/store"
 )
 
 // The whole way of a first owner on a fresh server: enrol, sign in, step up, switch
@@ -52,6 +54,7 @@ func TestJourney(t *testing.T) {
 		if r := declined(); r["code"] != "review_declined" {
 			t.Errorf("%s: a declined delete: %v", way, r)
 		}
+		s.dropped(t) // and the server knows that nobody will use that receipt
 		if list := call("items_list", map[string]any{"collection": "files", "prefix": item})(); len(list["items"].([]any)) != 1 {
 			t.Errorf("%s: items_list: %v", way, list)
 		}
@@ -87,4 +90,27 @@ func execute(t *testing.T, p *pagetest.Page, tool string, input map[string]any) 
 		}
 		return out
 	}
+}
+
+// dropped waits until no review of the server's is open any more.
+func (s *server) dropped(t *testing.T) {
+	t.Helper()
+	db, err := store.Open(t.Context(), s.config.Database, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var open int
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		err := db.View(t.Context(), func(tx *store.Tx) error {
+			return tx.QueryRow(`select count(*) from portal_review where state in ('prepared', 'confirmed')`).Scan(&open)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if open == 0 {
+			return
+		}
+	}
+	t.Errorf("%d reviews are still open", open)
 }

@@ -56,6 +56,8 @@ func (n *Node) Serve(ctx context.Context) error {
 		Handler: n.handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return streams },
 		ErrorLog:    log.New(discard{}, "", 0), // a peer's bad TLS or early leave is no news
+		// OPTIONS * is a request like any other, for our Host alone.
+		DisableGeneralOptionsHandler: true,
 	}
 	var tasks sync.WaitGroup
 	background, stop := context.WithCancel(ctx)

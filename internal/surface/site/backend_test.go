@@ -210,7 +210,8 @@ func (b *backend) routes(mux *http.ServeMux) {
 		"GET /api/automation/descriptors": b.descriptors, "GET /api/automation/selection": b.selected,
 		"PUT /api/automation/selection": b.enable, "DELETE /api/automation/selection": b.disable,
 		"POST /api/automation/prepare": b.prepare, "POST /api/automation/confirm": b.confirm, "POST /api/automation/execute": b.execute,
-		"GET /api/automation/calls": b.calls, "GET /api/connections": b.connections, "DELETE /api/connections/{id}": done,
+		"POST /api/automation/decline": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+		"GET /api/automation/calls":    b.calls, "GET /api/connections": b.connections, "DELETE /api/connections/{id}": done,
 		"GET /api/oauth/requests/{id}": b.consent,
 		"POST /api/oauth/requests/{id}/deny": func(w http.ResponseWriter, r *http.Request) {
 			answer(w, 200, m{"redirect": b.origin + "/settings?denied"})

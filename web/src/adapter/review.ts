@@ -3,6 +3,7 @@
 // or not, decides nothing. One review at a time; others wait their turn, and a
 // server's receipt is asked for only when the turn has come.
 
+import { call } from "../portal/account.js";
 import { Refusal } from "../portal/request.js";
 import { count, text } from "../text/text.js";
 import { openDialog, type Dialog } from "../ui/dialog.js";
@@ -71,6 +72,11 @@ function aborted(signal: AbortSignal): Promise<never> {
   });
 }
 
+/** Tells the server that nobody will use this receipt. It expires by itself as well, so nobody waits for that. */
+function drop(receipt: string): void {
+  call("POST", "/api/automation/decline", { receipt_id: receipt }).catch(() => undefined);
+}
+
 async function ask(tool: Descriptor, mine: Arguments, prepared: Prepared, signal: AbortSignal): Promise<Prepared> {
   if (signal.aborted) throw new Refusal("cancelled", true);
   const form = new Form(tool, mine, prepared);
@@ -78,7 +84,10 @@ async function ask(tool: Descriptor, mine: Arguments, prepared: Prepared, signal
   signal.addEventListener("abort", close, { once: true });
   const outcome = await form.outcome;
   signal.removeEventListener("abort", close);
-  if (outcome !== "accepted") throw new Refusal(outcome, outcome === "cancelled");
+  if (outcome !== "accepted") {
+    drop(prepared.receipt);
+    throw new Refusal(outcome, outcome === "cancelled");
+  }
   return prepared;
 }
 

@@ -1,0 +1,14 @@
+package node
+
+import (
+	"net/http"
+
+	"chaperone/internal/portal/operation"
+	"chaperone/internal/session"
+)
+
+// Parts answers what the benchmark compares: the whole handler, and the two things
+// that a bare one couldn't do without.
+func (n *Node) Parts() (http.Handler, *session.Book, *operation.Desk) {
+	return n.handler, n.sessions, n.desk
+}
