@@ -28,6 +28,8 @@ const (
 	deadlockDetected     = "40P01"
 	undefinedTable       = "42P01"
 	undefinedColumn      = "42703"
+	noCharacter          = "22021"
+	untranslatable       = "22P05"
 )
 
 // openPostgres opens url's database and brings it to its version.
@@ -165,4 +167,11 @@ func isOrder(err error) bool {
 func lacksPostgresTable(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (e.Code == undefinedTable || e.Code == undefinedColumn)
+}
+
+// isNoText tells whether the server refuses a text as such: it keeps no NUL, and
+// nothing but UTF-8. That is the caller's fault, not the database's.
+func isNoText(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (e.Code == noCharacter || e.Code == untranslatable)
 }

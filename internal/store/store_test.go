@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"chaperone/internal/refusal"
 	"chaperone/internal/store"
 	"chaperone/internal/storetest"
 )
@@ -132,4 +134,23 @@ func TestOpenIsQuick(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("got mode %v (%v), want 0600", info.Mode(), err)
 	}
+}
+
+// Text that an engine can't keep is the caller's fault, told by its code and
+// without the text.
+func TestTextThatCantBeKept(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, db *store.DB) {
+		for _, text := range []string{"canary\x00", "canary\xff"} {
+			err := db.View(t.Context(), func(tx *store.Tx) error {
+				var n int
+				return tx.QueryRow(`select count(*) from store_migration where name=$1`, text).Scan(&n)
+			})
+			if err != nil && (!errors.Is(err, refusal.BadDocument) || strings.Contains(err.Error(), "canary")) {
+				t.Errorf("%q: %v", text, err)
+			}
+			if db.Engine() == store.Postgres && err == nil {
+				t.Errorf("%q was looked up", text)
+			}
+		}
+	})
 }

@@ -176,6 +176,9 @@ func (db *DB) explain(err error) error {
 		return db.busy()
 	case db.older && (lacksTable(err) || lacksPostgresTable(err)):
 		return fmt.Errorf("%w: the database was made by an older version (%v); run `chaperone serve` once, it migrates", refusal.OlderDatabase, err)
+	case isNoText(err):
+		// Not as it came: the server's own words quote the text.
+		return fmt.Errorf("text with NUL or without UTF-8: %w", refusal.BadDocument)
 	case isForeign(err):
 		return fmt.Errorf("%w: %s is damaged or no SQLite database (%w); put a good copy back, or name another file with --database or --home", refusal.Tampered, db.path, err)
 	case isUnwritable(err):

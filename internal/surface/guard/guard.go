@@ -9,6 +9,7 @@
 //	owner.go    the signed-in person: cookie, session key, CSRF token, step-up
 //	bearer.go   an agent's token, and the challenges of RFC 6750
 //	limit.go    how often one caller may ask
+//	patience.go how long one caller may take to send a body and to read an answer
 //	answer.go   bodies read strictly, answers and refusals written alike
 //
 // A path that isn't in the table doesn't exist, for anybody. A route says who may
@@ -31,8 +32,11 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"path"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"chaperone/internal/oauth"
 	"chaperone/internal/portal/tool"
@@ -104,10 +108,22 @@ func New(c Config, routes ...Route) http.Handler {
 
 // ServeHTTP is the first thing that every request meets.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	protect(w) // also what the mux and net/http answer for themselves; a page says more
+	if strings.HasPrefix(g.Origin, "https:") {
+		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+	}
+	if len(r.TransferEncoding) > 0 {
+		// Whether a Content-Length stood beside it can't be seen any more, and what
+		// comes behind would be another request to a proxy that went by that one
+		// (RFC 9112, section 6.1).
+		w.Header().Set("Connection", "close")
+	}
+	w, r, end := patiently(w, r)
+	defer end()
 	if !g.hostAllowed(w, r) {
 		return
 	}
-	if strings.Contains(r.URL.Path, "\\") || strings.Contains(r.URL.EscapedPath(), "%2f") || strings.Contains(r.URL.EscapedPath(), "%2F") {
+	if !readable(r.URL) {
 		Refuse(w, refusal.Malformed)
 		return
 	}
@@ -124,6 +140,29 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		Refuse(w, refusal.NotFound)
 	}
+}
+
+// readable tells whether a URL is a path that everybody reads alike.
+func readable(u *url.URL) bool {
+	encoded := u.EscapedPath()
+	return strings.HasPrefix(u.Path, "/") && u.Opaque == "" && plain(u.Path) && !strings.Contains(u.Path, "\\") &&
+		!strings.Contains(encoded, "%2f") && !strings.Contains(encoded, "%2F") && (!private(u.Path) || parsed(u.RawQuery))
+}
+
+// plain tells whether a path holds text: whole UTF-8 without NUL, which is what
+// every database can look up.
+func plain(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
+
+// parsed tells whether all of a query can be read, as plain text: half of one would
+// be another request.
+func parsed(raw string) bool {
+	query, err := url.ParseQuery(raw)
+	for name, values := range query {
+		if !plain(name) || slices.ContainsFunc(values, func(v string) bool { return !plain(v) }) {
+			return false
+		}
+	}
+	return err == nil
 }
 
 // private tells the paths that are the table's alone; a page is never served there.
@@ -164,7 +203,6 @@ const maxBody = 64 << 10
 // judge is the order of a route's checks.
 func (g *guard) judge(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		protect(w)
 		if !g.rate.allow(g.peer(r), route.Who) {
 			w.Header().Set("Retry-After", "1")
 			Refuse(w, tool.RateLimited)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"chaperone/internal/refusal"
@@ -32,12 +33,21 @@ func (g *guard) hostAllowed(w http.ResponseWriter, r *http.Request) bool {
 	_, ours, _ := net.SplitHostPort(g.host)
 	name := strings.TrimSuffix(r.Host, ":"+port)
 	loopback := strings.HasPrefix(g.host, "localhost") && (name == "127.0.0.1" || name == "[::1]") && port == ours
-	if loopback && (r.Method == http.MethodGet || r.Method == http.MethodHead) && !private(r.URL.Path) {
-		http.Redirect(w, r, g.Origin+r.URL.RequestURI(), http.StatusTemporaryRedirect)
+	if loopback && strings.HasPrefix(r.URL.Path, "/") && r.URL.Opaque == "" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && !private(r.URL.Path) {
+		http.Redirect(w, r, g.Origin+target(r.URL), http.StatusTemporaryRedirect)
 		return false
 	}
 	refuse(w, http.StatusMisdirectedRequest, refusal.OriginDenied, nil)
 	return false
+}
+
+// target is the path and query of a URL, never its authority or an opaque part,
+// which would stand right behind our own name.
+func target(u *url.URL) string {
+	if u.RawQuery == "" {
+		return u.EscapedPath()
+	}
+	return u.EscapedPath() + "?" + u.RawQuery
 }
 
 // source judges where a request comes from. What changes something, on an owner's
@@ -66,8 +76,9 @@ func (g *guard) source(r *http.Request, route Route) error {
 // peer answers whose rate a request counts against.
 func (g *guard) peer(r *http.Request) string { return Peer(g.Proxies, r) }
 
-// Peer answers from which address a request came: the connection's own, or where
-// that is one of our proxies' the last that it saw.
+// Peer answers from where a request came: the connection's own address, or where
+// that is one of our proxies' the last that it saw. Of IPv6 that is a /64, which is
+// what one customer has.
 func Peer(proxies []netip.Prefix, r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -77,14 +88,17 @@ func Peer(proxies []netip.Prefix, r *http.Request) string {
 	if err != nil {
 		return host
 	}
-	for _, p := range proxies {
-		if p.Contains(addr.Unmap()) {
-			// The last hop that our own proxy saw; what stands before it is anybody's.
-			hops := strings.Split(r.Header.Get("X-Forwarded-For"), ",")
-			if last, err := netip.ParseAddr(strings.TrimSpace(hops[len(hops)-1])); err == nil {
-				return last.Unmap().String()
-			}
+	addr = addr.Unmap().WithZone("")
+	if slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+		// The last hop that our own proxy saw; what stands before it is anybody's, also
+		// where it stands in a header line of its own.
+		hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+		if last, err := netip.ParseAddr(strings.TrimSpace(hops[len(hops)-1])); err == nil {
+			addr = last.Unmap().WithZone("")
 		}
 	}
-	return addr.Unmap().String()
+	if addr.Is6() {
+		return netip.PrefixFrom(addr, 64).Masked().String()
+	}
+	return addr.String()
 }
