@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -110,6 +111,39 @@ func TestStartIntegratesInTime(t *testing.T) {
 			if r := l.verify(t); r.Err() != nil || r.Tenants[0].Unsequenced != 0 {
 				t.Errorf("got %v, %+v, want all integrated", r.Err(), r.Tenants)
 			}
+		}
+	})
+}
+
+// A process that is killed between a checkpoint's link and the removal of its other
+// name leaves both; the next checkpoint doesn't write into the published one.
+func TestPublishedCheckpointStays(t *testing.T) {
+	each(t, func(t *testing.T, l *fixture) {
+		l.add(t, 3)
+		l.close(t) // integrates and signs
+		files, err := filepath.Glob(filepath.Join(l.opts.CheckpointDir, "*", "*.checkpoint"))
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		before, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Link(files[0], filepath.Join(filepath.Dir(files[0]), "next.tmp")); err != nil {
+			t.Fatal(err)
+		}
+		again, err := audit.Open(l.db, l.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.log = again
+		l.add(t, 2)
+		l.close(t)
+		if after, err := os.ReadFile(files[0]); err != nil || string(after) != string(before) {
+			t.Errorf("the published checkpoint is now %q, %v", after, err)
+		}
+		if r := l.verify(t); r.Err() != nil {
+			t.Error(r.Err())
 		}
 	})
 }

@@ -237,6 +237,11 @@ func extends(tx *store.Tx, tenant string, last Checkpoint) (head, error) {
 // publish makes the file appear whole, once, and durably.
 func (l *Log) publish(dir *os.File, path, name string, data []byte) error {
 	temporary := filepath.Join(path, "next.tmp")
+	// What a process that was killed right after its link left here is another name
+	// of a published file: it is taken away, and never written over.
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	if err := writeSynced(temporary, data, 0o600); err != nil {
 		return err
 	}
@@ -250,9 +255,9 @@ func (l *Log) publish(dir *os.File, path, name string, data []byte) error {
 	return errors.Join(err, os.Remove(temporary))
 }
 
-// writeSynced writes a file and waits until it is on disk.
+// writeSynced writes a new file and waits until it is on disk.
 func writeSynced(path string, data []byte, mode fs.FileMode) error {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if err != nil {
 		return err
 	}
