@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -73,6 +74,37 @@ func (p *Provider) named(next http.Handler) http.Handler {
 		kept.send(w)
 	})
 }
+
+// worded answers what the library refuses by OAuth's word for it alone: its own
+// text repeats what it was sent.
+func (p *Provider) worded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kept := &recorder{header: http.Header{}}
+		next.ServeHTTP(kept, r)
+		if kept.status < 400 {
+			kept.send(w)
+			return
+		}
+		var said struct {
+			Error string `json:"error"`
+		}
+		word := map[int]string{http.StatusUnauthorized: "invalid_client", http.StatusForbidden: "access_denied", http.StatusInternalServerError: "server_error"}[kept.status]
+		if json.Unmarshal(kept.body.Bytes(), &said) == nil && slices.Contains(oauthWords, said.Error) {
+			word = said.Error
+		}
+		if word == "" {
+			word = "invalid_request"
+		}
+		if told := kept.header.Get("WWW-Authenticate"); told != "" {
+			w.Header().Set("WWW-Authenticate", told)
+		}
+		answer(w, kept.status, map[string]string{"error": word})
+	})
+}
+
+// oauthWords are the errors of RFC 6749, 6750 and 7009 that the library answers.
+var oauthWords = []string{"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "invalid_scope",
+	"invalid_token", "insufficient_scope", "unsupported_token_type", "access_denied", "server_error"}
 
 // discovery adds to the library's document what it doesn't tell and takes out
 // what isn't reachable here.

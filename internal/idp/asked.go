@@ -1,9 +1,13 @@
 package idp
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
+
+	"github.com/zitadel/oidc/v3/pkg/oidc"
+	"github.com/zitadel/oidc/v3/pkg/op"
 
 	"chaperone/internal/credential"
 )
@@ -66,18 +70,43 @@ func faultOf(q url.Values) string {
 	return ""
 }
 
+// form judges what a client sends before the library does: in the body alone, each
+// parameter once, and no assertion, which the one client never makes and whose
+// claims the library would repeat in its answer.
+func (p *Provider) form(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "" || r.ParseForm() != nil || !once(r.PostForm) || r.PostForm.Has("client_assertion") {
+			answer(w, http.StatusBadRequest, map[string]string{"error": "invalid_request"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // exchanges lets only the one grant through to the library.
 func (p *Provider) exchanges(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fault := ""
-		switch {
-		case r.URL.RawQuery != "" || r.ParseForm() != nil || !once(r.PostForm):
-			fault = "invalid_request"
-		case r.PostForm.Get("grant_type") != "authorization_code":
-			fault = "unsupported_grant_type"
+		if r.PostForm.Get("grant_type") != "authorization_code" {
+			answer(w, http.StatusBadRequest, map[string]string{"error": "unsupported_grant_type"})
+			return
 		}
-		if fault != "" {
-			answer(w, http.StatusBadRequest, map[string]string{"error": fault})
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ending lets a sign-out through whose hint is a token of ours, old or not, and
+// which leads nowhere else: the library writes of any other into the log.
+func (p *Provider) ending(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q, err := url.ParseQuery(r.URL.RawQuery)
+		good := err == nil && once(q) && slices.Contains([]string{"", ClientID}, q.Get("client_id")) &&
+			slices.Contains([]string{"", p.client.home}, q.Get("post_logout_redirect_uri"))
+		if hint := q.Get("id_token_hint"); good && hint != "" {
+			_, err := op.VerifyIDTokenHint[*oidc.IDTokenClaims](r.Context(), hint, p.op.IDTokenHintVerifier(r.Context()))
+			good = err == nil || errors.As(err, &op.IDTokenHintExpiredError{})
+		}
+		if !good {
+			p.refusePage(w, r, http.StatusBadRequest)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -1,10 +1,14 @@
 package idp_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/url"
 	"strings"
@@ -502,5 +506,56 @@ func TestInProcessClient(t *testing.T) {
 func TestWordsAreComplete(t *testing.T) {
 	for name, missing := range idp.Missing() {
 		t.Errorf("%s lacks %v", name, missing)
+	}
+}
+
+// Nothing that a caller sends comes back in an answer or stands in the log: not
+// even where the library refuses it in words of its own.
+func TestWordsOfCallers(t *testing.T) {
+	var logged bytes.Buffer
+	was, flags, prefix := log.Writer(), log.Flags(), log.Prefix()
+	log.SetOutput(&logged)
+	t.Cleanup(func() { log.SetOutput(was); log.SetFlags(flags); log.SetPrefix(prefix) })
+	s := newSite(t, storetest.Open(t, storetest.SQLite(t), store.Options{}), origin)
+	const canary = "CANARYq7"
+	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	token := func(claims string) string { return part(`{"alg":"none"}`) + "." + part(claims) + "." }
+	values := []string{canary, canary + ".x.y", "http://[::1" + canary, token(`{"exp":"` + canary + `"}`), token(`{"iss":"` + canary + `"}`), token(`{"iss":["` + canary + `"]}`),
+		token(`{"email_verified":"` + canary + `"}`), token(`{"iss":"` + s.provider.Issuer() + `","sub":"` + canary + `","aud":"` + idp.ClientID + `","exp":9999999999}`)}
+	look := func(what string, page idptest.Page, err error) {
+		t.Helper()
+		if err != nil || page.Status >= 500 || page.Status < 400 || strings.Contains(page.Body+fmt.Sprint(page.Header), canary) {
+			t.Errorf("%s: %d %v %s %v", what, page.Status, err, page.Body, page.Header)
+		}
+	}
+	for _, v := range values {
+		for _, name := range []string{"id_token_hint", "client_id", "post_logout_redirect_uri"} {
+			page, err := s.browser().Get("/idp/end_session?" + url.Values{name: {v}}.Encode())
+			look("end_session "+name, page, err)
+		}
+		for _, path := range []string{"/idp/oauth/token", "/idp/oauth/introspect", "/idp/revoke"} {
+			for _, name := range []string{"code", "token", "client_id", "client_assertion", "token_type_hint", "grant_type"} {
+				form := url.Values{"grant_type": {"authorization_code"}, "code": {"x"}, "token": {"x"}, "redirect_uri": {origin + "/auth/callback"},
+					"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"}}
+				form.Set(name, v)
+				page, err := s.browser().Post(path, form)
+				look(path+" "+name, page, err)
+			}
+		}
+		r, err := http.NewRequest(http.MethodGet, origin+"/idp/userinfo", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+v)
+		resp, err := s.browser().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		look("userinfo", idptest.Page{Status: resp.StatusCode, Body: string(body), Header: resp.Header}, err)
+	}
+	if strings.Contains(logged.String(), canary) {
+		t.Errorf("the log holds what was sent:\n%s", logged.String())
 	}
 }
