@@ -74,7 +74,8 @@ func makeKey(path string) error {
 	if err != nil {
 		return err
 	}
-	temporary := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
+	// A name of its own: what a killed process left may be the published key.
+	temporary := fmt.Sprintf("%s.%d.%s.tmp", path, os.Getpid(), rand.Text())
 	if err := writeSynced(temporary, []byte(text+"\n"), 0o600); err != nil {
 		return err
 	}
