@@ -17,7 +17,7 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	home           string // --home, else $CHAPERONE_HOME, else ~/.chaperone
-	database       string // --database, else <home>/chaperone.db
+	database       string // --database, else the home's chaperone.yaml, else <home>/chaperone.db
 	json           bool   // --json: machine-readable output on stdout
 }
 

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,23 +43,18 @@ func newAuditCmd(a *app) *cobra.Command {
 
 // auditPlaces answers the home's places. It creates nothing.
 func (a *app) auditPlaces(tenant string) (auditPlaces, error) {
-	home, err := a.homeDir()
+	_, config, err := a.settings()
 	if err != nil {
 		return auditPlaces{}, err
 	}
-	p := auditPlaces{a.database, filepath.Join(home, "checkpoints"), filepath.Join(home, "audit.key"), tenant}
-	if p.url == "" {
-		p.url = filepath.Join(home, "chaperone.db")
-	}
-	return p, nil
+	return auditPlaces{config.Database, config.Audit.Checkpoints, config.Audit.Key, tenant}, nil
 }
 
 // open opens the database to be read. One that doesn't exist isn't created: an
 // empty log in its place would look like one that never recorded.
 func (p auditPlaces) open(ctx context.Context) (*store.DB, error) {
-	path := strings.TrimPrefix(p.url, "sqlite:")
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !strings.Contains(p.url, "://") {
-		return nil, exit(exitVerification, fmt.Errorf("nothing verified: there is no database at %s: %w", path, refusal.NothingVerified))
+	if noFile(p.url) {
+		return nil, exit(exitVerification, fmt.Errorf("nothing verified: there is no database at %s: %w", strings.TrimPrefix(p.url, "sqlite:"), refusal.NothingVerified))
 	}
 	db, err := store.Open(ctx, p.url, store.Options{})
 	return db, tampered(err)

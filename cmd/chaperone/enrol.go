@@ -26,7 +26,12 @@ has lost every passkey: it adds a passkey to the same person and draws new recov
 once, for 15 minutes; whoever opens it becomes that person, so hand it over in person.
 It works on the home's own database, with the server running or not.`,
 		Example: "  chaperone enrol 'Grace Hopper'\n  chaperone enrol --for 'Ada Lovelace'",
-		Args:    cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return errors.New("one name at a time, in quotes where it has spaces: chaperone enrol 'Grace Hopper'")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if person != "" && len(args) > 0 {
 				return exit(exitUsage, errors.New("give a NAME for a new person, or --for one who is there; not both"))
@@ -39,18 +44,14 @@ It works on the home's own database, with the server running or not.`,
 }
 
 func (a *app) enrol(ctx context.Context, name, person string) (err error) {
-	home, err := a.homeDir()
+	home, config, err := a.settings()
 	if err != nil {
 		return err
-	}
-	config, err := node.ReadConfig(home)
-	if err != nil {
-		return exit(exitUsage, err)
 	}
 	if config.Issuer.URL != "" {
 		return exit(exitUsage, errors.New("people sign in at the configured issuer, so they are enrolled there"))
 	}
-	l, err := a.openLedger(ctx)
+	l, err := a.openServers(ctx)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,24 @@ func link(ctx context.Context, people *credential.Book, name, person string) (st
 	case 1:
 		return people.EnrolmentFor(ctx, "uid:"+strconv.Itoa(os.Getuid()), found[0].ID)
 	case 0:
-		return "", exit(exitUsage, fmt.Errorf("--for: there is nobody of that name or id; there are %d people", len(all)))
+		return "", exit(exitUsage, fmt.Errorf("--for: there is nobody of that name or id; %s", known(all)))
 	}
 	return "", exit(exitUsage, errors.New("--for: several people have that name; give the id"))
+}
+
+// known names the people there are, where they are few.
+func known(all []credential.Person) string {
+	if len(all) == 0 {
+		return "nobody has enrolled yet: the link that `chaperone serve` prints is for the first"
+	}
+	const most = 10
+	var names []string
+	for _, p := range all[:min(len(all), most)] {
+		names = append(names, strconv.Quote(p.Name))
+	}
+	text := "there is " + strings.Join(names, ", ")
+	if rest := len(all) - len(names); rest > 0 {
+		text += fmt.Sprintf(" and %d more", rest)
+	}
+	return text
 }

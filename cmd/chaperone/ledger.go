@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
+	"strings"
 
 	"chaperone/internal/audit"
+	"chaperone/internal/node"
 	"chaperone/internal/owned/run"
 	"chaperone/internal/store"
 )
@@ -21,32 +23,64 @@ type records struct {
 	log *audit.Log
 }
 
-// openLedger opens --database, or the home's own, and creates a fresh one. Only
-// serve migrates; see store.Options.
+// settings is what the home's chaperone.yaml says, with --database over it. Every
+// command that keeps or reads records asks here: one that looked elsewhere would
+// make tokens for, and verify, a database that the server never sees.
+func (a *app) settings() (home string, config node.Config, err error) {
+	if home, err = a.homeDir(); err != nil {
+		return "", config, err
+	}
+	if config, err = node.ReadConfig(home); err != nil {
+		return "", config, exit(exitUsage, err)
+	}
+	if a.database != "" {
+		config.Database = a.database
+	}
+	return home, config, nil
+}
+
+// openLedger opens the home's records, and creates fresh ones. Only serve migrates;
+// see store.Options.
 func (a *app) openLedger(ctx context.Context) (*records, error) {
-	home, err := a.homeDir()
+	home, config, err := a.settings()
 	if err != nil {
 		return nil, err
 	}
 	if err := makeHome(home); err != nil {
 		return nil, err
 	}
-	url := a.database
-	if url == "" {
-		url = filepath.Join(home, "chaperone.db")
-	}
-	db, err := store.Open(ctx, url, store.Options{})
+	db, err := store.Open(ctx, config.Database, store.Options{})
 	if err != nil {
 		return nil, err
 	}
-	log, err := audit.Open(db, audit.Options{
-		Tenant: localTenant, CheckpointDir: filepath.Join(home, "checkpoints"), KeyFile: filepath.Join(home, "audit.key"),
-	})
+	log, err := audit.Open(db, audit.Options{Tenant: localTenant, CheckpointDir: config.Audit.Checkpoints, KeyFile: config.Audit.Key})
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	log.Start(context.WithoutCancel(ctx)) // until close, also while the command is told to end
 	return &records{db, log}, nil
+}
+
+// openServers opens the records of a server that has run. A home that was mistyped
+// would else get a database, and a token or a link that no server knows.
+func (a *app) openServers(ctx context.Context) (*records, error) {
+	home, config, err := a.settings()
+	if err != nil {
+		return nil, err
+	}
+	if noFile(config.Database) {
+		return nil, exit(exitUsage, fmt.Errorf("no server has run with the home %s: start `chaperone serve`, or name the server's home with --home DIR or CHAPERONE_HOME", home))
+	}
+	return a.openLedger(ctx)
+}
+
+// noFile tells whether a database is a file that isn't there.
+func noFile(url string) bool {
+	if strings.Contains(url, "://") {
+		return false
+	}
+	_, err := os.Stat(strings.TrimPrefix(url, "sqlite:"))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // makeHome makes the home where there is none. One that every user may write in

@@ -13,7 +13,8 @@ func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "chaperone",
 		Short: "AI agents use browsers and web apps under supervision",
-		Example: `  chaperone doctor
+		Example: `  chaperone serve
+  chaperone doctor
   chaperone browse --allow example.com goto=https://example.com/ screenshot
   chaperone mcp --scope acme.yaml
   chaperone audit verify`,
@@ -27,7 +28,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetVersionTemplate("chaperone {{.Version}}\n")
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.home, "home", "", "the home `DIR`: records, keys, checkpoints (default $CHAPERONE_HOME, else ~/.chaperone)")
-	flags.StringVar(&a.database, "database", "", "SQLite path or postgres:// `URL` (default <home>/chaperone.db)")
+	flags.StringVar(&a.database, "database", "", "SQLite path or postgres:// `URL` (default the home's chaperone.yaml, else <home>/chaperone.db)")
 	flags.BoolVar(&a.json, "json", false, "print machine-readable JSON on stdout")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit(exitUsage, err) })
 	root.AddCommand(

@@ -25,46 +25,43 @@ The first start prints a one-time link with which the first owner enrols.`,
   chaperone serve --home /srv/chaperone`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !printConfig {
+				return a.serve(cmd.Context())
+			}
 			home, err := a.homeDir()
 			if err != nil {
 				return err
 			}
-			if printConfig {
-				_, err := fmt.Fprint(a.stdout, node.ConfigText(home))
-				return err
-			}
-			return a.serve(cmd.Context(), home)
+			_, err = fmt.Fprint(a.stdout, node.ConfigText(home))
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the default chaperone.yaml, and end")
 	return cmd
 }
 
-// serve runs the server until it is told to end.
-func (a *app) serve(ctx context.Context, home string) error {
-	if err := makeHome(home); err != nil {
+// serve runs the server until it is told to end. It greets once it listens: a link
+// for an address that another server has would be opened there.
+func (a *app) serve(ctx context.Context) error {
+	home, config, err := a.settings()
+	if err != nil {
 		return err
 	}
-	config, err := node.ReadConfig(home)
-	if err != nil {
-		return exit(exitUsage, err)
-	}
-	if a.database != "" {
-		config.Database = a.database
+	if err := makeHome(home); err != nil {
+		return err
 	}
 	os.Unsetenv("MCPGODEBUG") // it changes the protocol under a server's feet
 	n, err := node.Open(ctx, home, config, buildVersion())
 	if err != nil {
 		return withDoctor(err)
 	}
-	welcome, err := n.Welcome(ctx)
-	if err == nil {
-		err = a.greet(welcome)
-	}
-	if err != nil {
-		n.Close(context.WithoutCancel(ctx))
-		return err
-	}
+	n.WhenListening(func() error {
+		welcome, err := n.Welcome(ctx)
+		if err != nil {
+			return err
+		}
+		return a.greet(welcome)
+	})
 	return n.Serve(ctx)
 }
 

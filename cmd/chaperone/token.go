@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"chaperone/internal/credential"
 	"chaperone/internal/oauth"
+	"chaperone/internal/owned/fleet"
 	portal "chaperone/internal/portal/ledger"
 	"chaperone/internal/portal/tool"
 	"chaperone/internal/refusal"
@@ -41,8 +43,8 @@ that it was made for, and nothing that is made later.`,
 
 // newToken is what `token create` was asked for.
 type newToken struct {
-	name, expires, owner string
-	scopes, collections  []string
+	name, expires, owner             string
+	scopes, collections, engagements []string
 }
 
 func newTokenCreateCmd(a *app) *cobra.Command {
@@ -51,15 +53,17 @@ func newTokenCreateCmd(a *app) *cobra.Command {
 		Use:   "create",
 		Short: "Make a token; it is shown once",
 		Example: "  chaperone token create --name backup --collection files:items_list,item_read --expires 30d\n" +
+			"  chaperone token create --name agent --engagement acme-2026 --expires 7d\n" +
 			"  TOKEN=$(chaperone token create --name ci --collection files:items_list,item_read,item_write)",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.createToken(cmd.Context(), n) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&n.name, "name", "", "what the token is for, as its owner will see it (required)")
-	flags.StringSliceVar(&n.scopes, "scope", []string{oauth.ScopeCollections}, "a `SCOPE`: "+strings.Join(oauth.Scopes, ", ")+" (repeatable)")
-	flags.StringArrayVar(&n.collections, "collection", nil, "`ID:FUNCTION,…` that the token may use: "+functionWords()+" (repeatable)")
-	flags.StringVar(&n.expires, "expires", "30d", "how long it lives, e.g. 12h or 90d; 365d at most")
+	flags.StringVar(&n.name, "name", "", "what the token is for, as its owner will see the `NAME` (required)")
+	flags.StringSliceVar(&n.scopes, "scope", nil, "a `SCOPE`: "+strings.Join(oauth.Scopes, ", ")+" (repeatable; default what the other flags need)")
+	flags.StringArrayVar(&n.collections, "collection", nil, "`ID:FUNCTIONS` that it may use, comma between: "+functionWords()+" (repeatable)")
+	flags.StringArrayVar(&n.engagements, "engagement", nil, "an engagement's `NAME` for which it may open contained browsers (repeatable)")
+	flags.StringVar(&n.expires, "expires", "30d", "how `LONG` it lives, e.g. 12h or 90d; 365d at most")
 	flags.StringVar(&n.owner, "owner", "", "whose account, by `NAME` or id (default the only person there is)")
 	return cmd
 }
@@ -81,12 +85,53 @@ type madeToken struct {
 	ExpiresMS  int64           `json:"expires_ms"`
 }
 
+// engage adds the scopes that name engagements, those that the operator offers now.
+// Without one a token for contained browsers could open none.
+func (n *newToken) engage(folder string) error {
+	all, err := fleet.New(fleet.Config{Engagements: folder}).Engagements()
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, e := range all {
+		if e.Fault == "" {
+			names = append(names, e.Name)
+		}
+	}
+	offers := "none is offered: write one as " + filepath.Join(folder, "NAME.yaml")
+	if len(names) > 0 {
+		offers = "offered here: " + strings.Join(names, ", ")
+	}
+	for _, e := range all {
+		if e.Fault != "" && slices.Contains(n.engagements, e.Name) {
+			file := filepath.Join(folder, e.Name+".yaml")
+			return fmt.Errorf("--engagement %s: its file can't be used; `chaperone scope explain %s` says why, and it must name that engagement and be writable by nobody else", e.Name, file)
+		}
+	}
+	for _, e := range n.engagements {
+		if !slices.Contains(names, e) {
+			return fmt.Errorf("--engagement %s: no such engagement; %s", e, offers)
+		}
+	}
+	if slices.Contains(n.scopes, oauth.ScopeOwned) && len(n.engagements) == 0 {
+		return fmt.Errorf("--scope owned goes with --engagement: name at least one; %s", offers)
+	}
+	return nil
+}
+
 func (a *app) createToken(ctx context.Context, n newToken) (err error) {
+	_, config, err := a.settings()
+	if err != nil {
+		return err
+	}
 	script, err := n.script()
+	if err == nil {
+		err = n.engage(config.Engagements)
+	}
 	if err != nil {
 		return exit(exitUsage, err)
 	}
-	l, err := a.openLedger(ctx)
+	l, err := a.openServers(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,8 +159,11 @@ func (a *app) createToken(ctx context.Context, n newToken) (err error) {
 	for _, s := range script.Selection {
 		fmt.Fprintf(a.stderr, "  %s: %s\n", s.Collection, join(s.Functions))
 	}
-	if len(script.Selection) == 0 {
-		fmt.Fprintf(a.stderr, "  no collection; scopes: %s\n", strings.Join(script.Scopes, ", "))
+	if len(n.engagements) > 0 {
+		fmt.Fprintf(a.stderr, "  contained browsers: %s\n", strings.Join(n.engagements, ", "))
+	}
+	if slices.Contains(script.Scopes, oauth.ScopeControl) {
+		fmt.Fprintf(a.stderr, "  scope %s\n", oauth.ScopeControl)
 	}
 	fmt.Fprintf(a.stderr, "To end it: chaperone token revoke %s\n", connection)
 	return nil
@@ -136,6 +184,9 @@ func (n newToken) script() (mcp.Script, error) {
 		return s, errors.New("--name: 1 to 100 bytes that can be seen, e.g. --name backup")
 	}
 	var err error
+	if len(n.scopes) == 0 {
+		n.scopes = n.needed()
+	}
 	if s.Scopes, err = oauth.ParseScope(strings.Join(n.scopes, " ")); err != nil || len(s.Scopes) == 0 {
 		return s, fmt.Errorf("--scope: one of %s", strings.Join(oauth.Scopes, ", "))
 	}
@@ -159,7 +210,25 @@ func (n newToken) script() (mcp.Script, error) {
 	if wants := slices.Contains(s.Scopes, oauth.ScopeCollections); wants != (len(s.Selection) > 0) {
 		return s, errors.New("--collection goes with --scope collections: name at least one, e.g. --collection files:items_list,item_read")
 	}
+	if len(n.engagements) > 0 && !slices.Contains(s.Scopes, oauth.ScopeOwned) {
+		return s, errors.New("--engagement goes with --scope owned")
+	}
+	for _, e := range n.engagements {
+		s.Scopes = append(s.Scopes, oauth.Engagement(e))
+	}
 	return s, nil
+}
+
+// needed is the scopes that the other flags ask for.
+func (n newToken) needed() []string {
+	var out []string
+	if len(n.collections) > 0 || len(n.engagements) == 0 {
+		out = append(out, oauth.ScopeCollections)
+	}
+	if len(n.engagements) > 0 {
+		out = append(out, oauth.ScopeOwned)
+	}
+	return out
 }
 
 // life reads a duration that may be in days.
@@ -268,7 +337,7 @@ type listedToken struct {
 }
 
 func (a *app) listTokens(ctx context.Context) (err error) {
-	l, err := a.openLedger(ctx)
+	l, err := a.openServers(ctx)
 	if err != nil {
 		return err
 	}
@@ -320,12 +389,18 @@ func (a *app) listTokens(ctx context.Context) (err error) {
 
 // may tells what a token may use, in one line.
 func (t listedToken) may() string {
-	if len(t.Selection) == 0 {
-		return strings.Join(t.Scopes, ", ")
+	var parts []string
+	for _, s := range t.Selection {
+		parts = append(parts, s.Collection+": "+join(s.Functions))
 	}
-	parts := make([]string, len(t.Selection))
-	for i, s := range t.Selection {
-		parts[i] = s.Collection + ": " + join(s.Functions)
+	if browsers := oauth.Engagements(t.Scopes); len(browsers) > 0 {
+		parts = append(parts, "browsers: "+strings.Join(browsers, ", "))
+	}
+	if slices.Contains(t.Scopes, oauth.ScopeControl) {
+		parts = append(parts, oauth.ScopeControl)
+	}
+	if len(parts) == 0 { // what it was granted is gone
+		return strings.Join(t.Scopes, ", ")
 	}
 	return strings.Join(parts, "; ")
 }
@@ -342,7 +417,7 @@ func newTokenRevokeCmd(a *app) *cobra.Command {
 }
 
 func (a *app) revokeToken(ctx context.Context, id string) (err error) {
-	l, err := a.openLedger(ctx)
+	l, err := a.openServers(ctx)
 	if err != nil {
 		return err
 	}
@@ -357,7 +432,7 @@ func (a *app) revokeToken(ctx context.Context, id string) (err error) {
 	}
 	i := slices.IndexFunc(families, func(f oauth.Family) bool { return f.Connection == id })
 	if i < 0 {
-		return fmt.Errorf("no token of that connection: see chaperone token list: %w", refusal.Unknown)
+		return errors.New("no token of that connection; chaperone token list has them")
 	}
 	if err := c.Revoke(ctx, families[i].Actor, id); err != nil {
 		return err

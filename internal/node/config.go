@@ -104,8 +104,12 @@ func ReadConfig(home string) (Config, error) {
 	if err != nil {
 		return c, err
 	}
+	c.PublicOrigin = "" // so that it follows listen where the file says nothing of it
 	if err := decode(data, &c); err != nil {
 		return c, fmt.Errorf("%s:%s", path, yaml.FormatError(err, false, true))
+	}
+	if c.PublicOrigin == "" {
+		c.PublicOrigin = c.localOrigin()
 	}
 	if c.Sources.Inbox.IMAP != nil && c.Sources.Inbox.LMTP == defaultMail(home) {
 		c.Sources.Inbox.LMTP = "" // the default, which an IMAP mailbox has no use for
@@ -114,6 +118,19 @@ func ReadConfig(home string) (Config, error) {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, nil
+}
+
+// localOrigin is the origin of a server that is reached on its own machine.
+func (c Config) localOrigin() string {
+	scheme := "http"
+	if c.TLSCert != "" {
+		scheme = "https"
+	}
+	_, port, err := net.SplitHostPort(c.Listen)
+	if err != nil { // which Check refuses
+		return scheme + "://localhost"
+	}
+	return scheme + "://localhost:" + port
 }
 
 // decode reads a file over the defaults. One that says nothing leaves them, where
@@ -192,6 +209,9 @@ func (c Config) checkListen() error {
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return errors.New("tls_cert and tls_key: give both or neither")
+	}
+	if c.TLSCert != "" && !strings.HasPrefix(c.PublicOrigin, "https://") {
+		return fmt.Errorf("public_origin: %q must be https, since tls_cert makes the server speak TLS alone", c.PublicOrigin)
 	}
 	addr, err := netip.ParseAddr(host)
 	loopback := err == nil && addr.IsLoopback() || host == "localhost"

@@ -45,6 +45,7 @@ func TestConfigRefused(t *testing.T) {
 		"a name to listen on":   {"listen: chaperone.example.com:443\n", "tls_cert"},
 		"proxy without a peer":  {"listen: 0.0.0.0:80\npublic_origin: https://c.example.com\nbehind_proxy: [c.example.com]\n", "behind_proxy"},
 		"proxy, plain origin":   {"listen: 0.0.0.0:80\nbehind_proxy: [10.0.0.1]\n", "https"},
+		"TLS, plain origin":     {"tls_cert: /x\ntls_key: /y\npublic_origin: http://localhost:7080\n", "https"},
 		"half a certificate":    {"tls_cert: /x\n", "both"},
 		"issuer without client": {"issuer: {url: https://idp.example.com}\n", "client_id"},
 		"no quota":              {"quotas: {items: 0, bytes: 1, at_once: 1, per_second: 1, burst: 1}\n", "quotas"},
@@ -83,6 +84,25 @@ func TestConfigRefused(t *testing.T) {
 		}
 		if _, err := node.ReadConfig(home); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Whoever changes the port alone is told of, and served at, that port.
+func TestOriginFollowsListen(t *testing.T) {
+	for text, want := range map[string]string{
+		"listen: 127.0.0.1:7090\n":                                          "http://localhost:7090",
+		"listen: \"[::1]:7090\"\n":                                          "http://localhost:7090",
+		"listen: 127.0.0.1:7090\ntls_cert: /x\ntls_key: /y\n":               "https://localhost:7090",
+		"listen: 127.0.0.1:7090\npublic_origin: https://c.example.com\n":    "https://c.example.com",
+		"quotas: {items: 1, bytes: 1, at_once: 1, per_second: 1, burst: 1}": "http://localhost:7080",
+	} {
+		home := t.TempDir()
+		if err := os.WriteFile(filepath.Join(home, "chaperone.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := node.ReadConfig(home); err != nil || got.PublicOrigin != want {
+			t.Errorf("%q: %s, %v, want %s", text, got.PublicOrigin, err, want)
 		}
 	}
 }

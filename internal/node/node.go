@@ -75,6 +75,7 @@ type Node struct {
 	routes      []guard.Route
 	handler     http.Handler
 	health      health
+	listening   func() error // see WhenListening; may be nil
 
 	closers []func(context.Context) error // in the order of opening
 }

@@ -42,6 +42,11 @@ func (h *health) serving(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ready")
 }
 
+// WhenListening has f called by Serve once every listener is open and before the
+// first answer: what is told sooner may be told of an address that is taken. Its
+// error ends Serve.
+func (n *Node) WhenListening(f func() error) { n.listening = f }
+
 // Serve listens and answers until ctx is done, and then ends in order. It closes
 // the node.
 func (n *Node) Serve(ctx context.Context) error {
@@ -62,7 +67,11 @@ func (n *Node) Serve(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	background, stop := context.WithCancel(ctx)
 	n.background(background, &tasks)
-	if err := n.mail(background, &tasks); err != nil {
+	err = n.mail(background, &tasks)
+	if err == nil && n.listening != nil {
+		err = n.listening()
+	}
+	if err != nil {
 		stop()
 		tasks.Wait()
 		endStreams()
