@@ -12,8 +12,8 @@ package floors
 // Floors, lowest first. A package imports only packages of lower floors, and
 // packages of its own floor only where [siblings] declares the edge.
 var floors = []struct{ name, packages string }{
-	{"wire contract", "spec docs web internal/canon internal/refusal internal/ref internal/identity internal/schema internal/owned/ownedv1 internal/owned/scope internal/portal/tool"},
-	{"durable authority", "internal/store internal/audit internal/owned/run internal/session internal/credential internal/oauth internal/portal/ledger internal/portal/item"},
+	{"wire contract", "spec docs web internal/canon internal/refusal internal/ref internal/identity internal/schema internal/owned/ownedv1 internal/owned/scope internal/portal/tool internal/attended/controlv1"},
+	{"durable authority", "internal/store internal/audit internal/policy internal/owned/run internal/session internal/credential internal/oauth internal/portal/ledger internal/portal/item internal/attended/ledger"},
 	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client internal/owned/corpus internal/owned/native internal/owned/fleet internal/oidc internal/idp internal/portal/source internal/portal/operation"},
 	{"surface", "internal/surface/guard internal/surface/runsock internal/surface/mcp internal/surface/rest internal/surface/site"},
 	{"composition", "internal/node cmd/chaperone"},
@@ -29,6 +29,7 @@ var siblings = map[string]string{
 	"internal/owned/ownedv1": "internal/refusal internal/canon",
 	"internal/owned/scope":   "internal/refusal internal/canon internal/owned/ownedv1",
 	"internal/audit":         "internal/store",
+	"internal/policy":        "internal/store internal/audit",
 	"internal/owned/run":     "internal/store internal/audit",
 	"internal/owned/corpus":  "internal/owned/jail internal/owned/proxy internal/owned/browser",
 	"internal/owned/host":    "internal/owned/jail internal/owned/proxy internal/owned/browser",
@@ -40,6 +41,9 @@ var siblings = map[string]string{
 	"internal/oauth":         "internal/store internal/audit",
 	"internal/portal/ledger": "internal/store internal/audit",
 	"internal/portal/item":   "internal/store internal/audit",
+
+	"internal/attended/controlv1": "internal/refusal internal/canon internal/ref internal/schema",
+	"internal/attended/ledger":    "internal/store internal/audit",
 
 	"cmd/chaperone":             "internal/node",
 	"internal/portal/operation": "internal/portal/source",
@@ -58,7 +62,7 @@ var hidden = map[string][]string{
 var allowed = map[string]string{
 	"os/exec":      "internal/owned/jail cmd/ internal/storetest internal/sitetest internal/idptest internal/pagetest internal/sourcetest",
 	"flag":         "cmd/",
-	"database/sql": "internal/store internal/audit internal/owned/run internal/session internal/credential internal/oauth internal/portal/ledger internal/portal/item internal/storetest",
+	"database/sql": "internal/store internal/audit internal/policy internal/owned/run internal/session internal/credential internal/oauth internal/portal/ledger internal/portal/item internal/attended/ledger internal/storetest",
 	"plugin":       "",
 	"unsafe":       "internal/owned/jail",
 }

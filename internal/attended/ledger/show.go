@@ -1,0 +1,165 @@
+package ledger
+
+import (
+	"context"
+	"time"
+
+	"chaperone/internal/attended/controlv1"
+	"chaperone/internal/ref"
+)
+
+// Document is a live document as its registration tells of it. Origin, route and
+// schemas are with the node that holds the channel.
+type Document struct {
+	Registration
+	ArmExpiresMS int64
+	Tools        []ToolRow
+}
+
+// ToolRow is what is kept of a registered tool.
+type ToolRow struct {
+	ID      controlv1.ID
+	Schemas controlv1.Digest
+	Class   controlv1.Class
+	Roles   []string
+}
+
+// Documents answers a person's live documents.
+func (b *Book) Documents(ctx context.Context, principal ref.Principal) (all []Document, err error) {
+	err = b.db.View(ctx, func(tx *tx) error {
+		all = nil
+		ids, err := words(tx, `select r.registration from attended_registration r join attended_document d on d.document=r.document and d.registration=r.registration
+			where r.tenant=$1 and r.principal=$2 and r.state='published' and d.state='pointed' order by r.document`, b.tenant, principal.String())
+		for _, id := range ids {
+			d, standing, err := b.document(tx, id)
+			if err != nil {
+				return err
+			}
+			if standing {
+				all = append(all, d)
+			}
+		}
+		return err
+	})
+	return all, err
+}
+
+func (b *Book) document(tx *tx, id string) (d Document, standing bool, err error) {
+	r, err := findRegistration(tx, id)
+	if err != nil {
+		return d, false, err
+	}
+	a, err := b.findArm(tx, r.Arm)
+	if err != nil || a.State != ArmConsumed || a.until() <= time.Now().UnixMilli() {
+		return d, false, err
+	}
+	d = Document{Registration: r.Registration, ArmExpiresMS: a.until()}
+	ids, err := words(tx, `select tool_id from attended_tool where registration=$1 order by ordinal`, id)
+	for _, t := range ids {
+		p := parser{}
+		row := ToolRow{ID: parsed(&p, t, controlv1.ParseID)}
+		found, err := findTool(tx, id, row.ID)
+		if err != nil {
+			return d, false, err
+		}
+		row.Schemas, row.Class, row.Roles = parsed(&p, found.schemas, controlv1.ParseDigest), found.class, found.roles
+		if p.err != nil {
+			return d, false, p.err
+		}
+		d.Tools = append(d.Tools, row)
+	}
+	return d, true, err
+}
+
+// Show answers a caller's call as it stands, from the durable record alone: on any
+// node, after any restart.
+func (b *Book) Show(ctx context.Context, who Caller, id controlv1.ID) (out Call, err error) {
+	err = b.db.View(ctx, func(tx *tx) error {
+		c, err := b.ownCall(tx, id, who)
+		out = c.Call
+		return err
+	})
+	return out, err
+}
+
+// Waiting answers the calls of a document that its page is to hear of: those that
+// await confirmation, and those that are to stop.
+func (b *Book) Waiting(ctx context.Context, document ref.Document) (all []Call, err error) {
+	return b.list(ctx, `tenant=$1 and document=$2 and state in ('pending_confirmation','cancelling')`, document.String())
+}
+
+// OfLease answers a lease's calls, over or not.
+func (b *Book) OfLease(ctx context.Context, lease controlv1.ID) ([]Call, error) {
+	return b.list(ctx, `tenant=$1 and lease=$2`, lease.String())
+}
+
+// OfDocument answers a document's calls, over or not.
+func (b *Book) OfDocument(ctx context.Context, document ref.Document) ([]Call, error) {
+	return b.list(ctx, `tenant=$1 and document=$2`, document.String())
+}
+
+func (b *Book) list(ctx context.Context, where string, arg string) (out []Call, err error) {
+	err = b.db.View(ctx, func(tx *tx) error {
+		out = nil
+		all, err := readCalls(tx, where, b.tenant, arg)
+		for _, c := range all {
+			full, err := b.findCall(tx, c.ID.String())
+			if err != nil {
+				return err
+			}
+			out = append(out, full.Call)
+		}
+		return err
+	})
+	return out, err
+}
+
+// Registrations answers every registration that a document had: retired history
+// stays.
+func (b *Book) Registrations(ctx context.Context, document ref.Document) (all []Registration, err error) {
+	err = b.db.View(ctx, func(tx *tx) error {
+		all = nil
+		ids, err := words(tx, `select registration from attended_registration where tenant=$1 and document=$2 order by created_ms, registration`, b.tenant, document.String())
+		for _, id := range ids {
+			r, err := findRegistration(tx, id)
+			if err != nil {
+				return err
+			}
+			all = append(all, r.Registration)
+		}
+		return err
+	})
+	return all, err
+}
+
+// Trace is one node of a call's trace.
+type Trace struct {
+	ID, Run          controlv1.ID
+	Kind             string // run_trace, tool_call or outcome_evaluation
+	Outcome          string // pending, or the call's state
+	Effect           controlv1.Effect
+	BegunMS, EndedMS int64
+}
+
+// Traces answers the trace of a caller's call.
+func (b *Book) Traces(ctx context.Context, who Caller, id controlv1.ID) (all []Trace, err error) {
+	err = b.db.View(ctx, func(tx *tx) error {
+		all = nil
+		if _, err := b.ownCall(tx, id, who); err != nil {
+			return err
+		}
+		return each(tx, `select trace, run_trace, kind, outcome, effect, begun_ms, ended_ms from attended_trace where call=$1 and tenant=$2 order by kind desc`,
+			[]any{id.String(), b.tenant}, func(scan func(...any) error) error {
+				var t Trace
+				var trace, run, effect string
+				if err := scan(&trace, &run, &t.Kind, &t.Outcome, &effect, &t.BegunMS, &t.EndedMS); err != nil {
+					return err
+				}
+				p := parser{}
+				t.ID, t.Run, t.Effect = parsed(&p, trace, controlv1.ParseID), parsed(&p, run, controlv1.ParseID), parsed(&p, effect, controlv1.ParseEffect)
+				all = append(all, t)
+				return p.err
+			})
+	})
+	return all, err
+}
