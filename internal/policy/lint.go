@@ -33,16 +33,25 @@ func (s *Set) Lint() []Warning {
 		if p, ok := r.ast().Principal.(ast.ScopeTypeEq); ok && !r.permit && p.Entity.Type == "Person" {
 			warn(r, "forbids the person and not an agent that acts for them; write principal in %s", p.Entity)
 		}
-		for j, other := range s.rules {
-			if i != j && other.canMatch() {
-				if msg := r.idleBeside(other, i < j); msg != "" {
-					warn(r, "%s", msg)
-					break
-				}
-			}
+		if msg := s.idle(i); msg != "" {
+			warn(r, "%s", msg)
 		}
 	}
 	return all
+}
+
+// idle says why the i-th rule decides nothing, a forbid's word before a permit's.
+func (s *Set) idle(i int) (why string) {
+	for j, other := range s.rules {
+		if i == j || !other.canMatch() {
+			continue
+		}
+		msg := s.rules[i].idleBeside(other, i < j)
+		if msg != "" && (why == "" || !other.permit) {
+			why = msg
+		}
+	}
+	return why
 }
 
 // idleBeside says why r decides nothing where other stands, "" where it may. Of two
