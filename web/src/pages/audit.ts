@@ -68,7 +68,7 @@ function records(got: Page): Child {
 
 function row(e: Entry): Child[] {
   return [
-    h("code", null, marked(e.kind)),
+    h("code", { class: "words" }, e.kind.split(/(?<=[._])/).map((word) => [marked(word), h("wbr")])),
     e.subject ? h("code", { class: "code short" }, marked(e.subject)) : h("span", { class: "muted" }, "—"),
     e.code ? badge(h("code", null, marked(e.code))) : h("span", { class: "muted" }, "—"),
     h("span", { class: "sub" }, Object.entries({ ...e.public, ...e.values }).map(([k, v]) => [h("code", null, marked(`${k}=${typeof v === "string" ? v : JSON.stringify(v)}`)), " "])),

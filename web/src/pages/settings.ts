@@ -125,15 +125,29 @@ function sessionList(all: readonly Row[], changed: () => void): Child {
   const others = all.filter((s) => !s.current).length;
   return [
     h("ul", { class: "rows" }, all.map((s) => h("li", { class: "row" },
-      h("div", { class: "grow" }, h("p", { class: "row-title" }, foreign(s.agent === "" ? "—" : s.agent), " ", s.current && badge(text("sessions.current"), "good")),
+      h("div", { class: "grow" }, h("p", { class: "row-title" }, h("span", { title: plain(s.agent) }, foreign(device(s.agent))), " ", s.current && badge(text("sessions.current"), "good")),
         h("p", { class: "sub" }, text("sessions.since", { when: moment(s.created_ms) }), " · ", text("apps.used", { when: ago(s.used_ms) }), " · ", textOf("acr", s.acr.replace(/^urn:chaperone:/, ""), "acr.other"))),
       s.current ? button(text("signout"), () => signOut(), { icon: "signout" }) : button(text("sessions.end"), () => end(s, changed), { icon: "close", class: "danger" })))),
     others > 0 && h("div", { class: "actions" }, button(text("sessions.others"), () => endOthers(changed), { class: "danger" })),
   ];
 }
 
+// What browsers call themselves, the more particular first: each also names the others.
+const browsers: [RegExp, string][] = [[/\bEdgA?\/(\d+)/, "Edge"], [/\bOPR\/(\d+)/, "Opera"], [/\bFirefox\/(\d+)/, "Firefox"], [/Chrome\/(\d+)/, "Chrome"], [/\bVersion\/(\d+).*Safari/, "Safari"]];
+const systems: [RegExp, string][] = [[/Android/, "Android"], [/iPhone|iPad/, "iOS"], [/Windows/, "Windows"], [/Mac OS X/, "macOS"], [/CrOS/, "ChromeOS"], [/Linux/, "Linux"]];
+
+/** A session's browser in few words; what isn't known stays as it was sent. */
+function device(agent: string): string {
+  const system = systems.find(([pattern]) => pattern.test(agent))?.[1];
+  for (const [pattern, name] of browsers) {
+    const version = pattern.exec(agent)?.[1];
+    if (version !== undefined && system !== undefined) return text("sessions.device", { browser: `${name} ${version}`, system });
+  }
+  return agent === "" ? "—" : agent;
+}
+
 async function end(s: Row, changed: () => void): Promise<void> {
-  if (!(await confirm(text("sessions.end.title"), [h("p", null, foreign(s.agent)), h("p", null, text("sessions.end.why"))], text("sessions.end")))) return;
+  if (!(await confirm(text("sessions.end.title"), [h("p", null, foreign(device(s.agent))), h("p", null, text("sessions.end.why"))], text("sessions.end")))) return;
   try {
     await call("DELETE", `/api/sessions/${encodeURIComponent(s.session)}`);
     toast(text("sessions.ended"));

@@ -382,6 +382,7 @@ export const en = {
   "scope.other": "another right of this server",
   "scope.owned": "start browsers of the engagements that you grant",
   "sessions.current": "this one",
+  "sessions.device": "{browser} on {system}",
   "sessions.end": "End",
   "sessions.end.title": "End this session?",
   "sessions.end.why": "It is signed out at once, and what it was allowed ends with it.",

@@ -384,6 +384,7 @@ export const es: Catalogue = {
   "scope.other": "otro derecho de este servidor",
   "scope.owned": "iniciar navegadores de los encargos que concedas",
   "sessions.current": "esta",
+  "sessions.device": "{browser} en {system}",
   "sessions.end": "Terminar",
   "sessions.end.title": "¿Terminar esta sesión?",
   "sessions.end.why": "Se cierra de inmediato, y con ella lo que tenía permitido.",
