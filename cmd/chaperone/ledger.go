@@ -23,12 +23,18 @@ type records struct {
 	log *audit.Log
 }
 
+// anotherHome is what helps where a home can't be one.
+const anotherHome = "name a directory of yours with --home DIR or CHAPERONE_HOME"
+
 // settings is what the home's chaperone.yaml says, with --database over it. Every
 // command that keeps or reads records asks here: one that looked elsewhere would
 // make tokens for, and verify, a database that the server never sees.
 func (a *app) settings() (home string, config node.Config, err error) {
 	if home, err = a.homeDir(); err != nil {
 		return "", config, err
+	}
+	if info, err := os.Stat(home); err == nil && !info.IsDir() {
+		return "", config, fmt.Errorf("no home: %s is not a directory; %s", home, anotherHome)
 	}
 	if config, err = node.ReadConfig(home); err != nil {
 		return "", config, exit(exitUsage, err)
@@ -86,16 +92,15 @@ func noFile(url string) bool {
 // makeHome makes the home where there is none. One that every user may write in
 // is refused: anybody could put a database, a key and checkpoints of theirs there.
 func makeHome(home string) error {
-	const mend = "name a directory of yours with --home DIR or CHAPERONE_HOME"
 	if err := os.MkdirAll(home, 0o700); err != nil {
-		return fmt.Errorf("no home: %w; %s", err, mend)
+		return fmt.Errorf("no home: %w; %s", err, anotherHome)
 	}
 	info, err := os.Stat(home)
 	if err != nil {
-		return fmt.Errorf("no home: %w; %s", err, mend)
+		return fmt.Errorf("no home: %w; %s", err, anotherHome)
 	}
 	if info.Mode()&0o002 != 0 {
-		return fmt.Errorf("every user may write in the home %s (%v): %s, or close it with chmod o-w", home, info.Mode(), mend)
+		return fmt.Errorf("every user may write in the home %s (%v): %s, or close it with chmod o-w", home, info.Mode(), anotherHome)
 	}
 	return nil
 }
