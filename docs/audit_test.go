@@ -18,7 +18,7 @@ import (
 // authorities are the packages that append to the log, by the kinds of theirs.
 var authorities = map[string]string{
 	"session.": "session", "credential.": "credential", "oauth.": "oauth",
-	"portal.": "portal/ledger", "item.": "portal/item", "owned_run.": "owned/run",
+	"portal.": "portal/ledger", "item.": "portal/item", "owned_run.": "owned/run", "policy.": "policy",
 }
 
 // computed are the fields whose names aren't written at the call, by package: the
@@ -26,6 +26,7 @@ var authorities = map[string]string{
 var computed = map[string][2]string{
 	"owned/run":     {"1 layer scheme", "1 address host rule"},
 	"portal/ledger": {"1 connections requests reviews", ""},
+	"policy":        {"1 rule_n", ""}, // n from 1
 }
 
 // TestAuditPage holds the page of what is logged to the code that logs it.
