@@ -152,7 +152,7 @@ type stage struct {
 func (b *book) person(t testing.TB) *stage {
 	t.Helper()
 	who := controlv1.Person{Tenant: "local", Actor: fresh("ann"), Login: ref.Mint[ref.LoginKind](), Browser: ref.Mint[ref.BrowserKind](), Issuer: "https://idp.example",
-		ACR: "urn:passkey", AuthMS: time.Now().Add(-time.Second).UnixMilli(), CredentialUntilMS: time.Now().Add(time.Hour).UnixMilli(), PolicyVersion: policy}
+		ACR: "urn:passkey", AuthMS: time.Now().Add(-2 * time.Hour).UnixMilli(), CredentialUntilMS: time.Now().Add(time.Hour).UnixMilli(), PolicyVersion: policy}
 	e := must[controlv1.Evidence](t)(who.Private(key))
 	s := &stage{t: t, b: b, evidence: e, caller: ledger.Caller{Principal: e.Principal, PolicyVersion: policy, Roles: []string{"clerk"}, GrantGeneration: 1}}
 	s.load()
@@ -330,4 +330,12 @@ func TestLife(t *testing.T) {
 		}
 		b.check(t)
 	})
+}
+
+// newBook is another node over a database that is open already.
+func newBook(t testing.TB, db *store.DB) *ledger.Book {
+	t.Helper()
+	log, err := audit.Open(db, audit.Options{Tenant: "local"})
+	ok(t, err)
+	return must[*ledger.Book](t)(ledger.NewBook(db, log, "local", ledger.Options{}))
 }
