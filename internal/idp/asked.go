@@ -102,7 +102,8 @@ func (p *Provider) ending(next http.Handler) http.Handler {
 		good := err == nil && once(q) && slices.Contains([]string{"", ClientID}, q.Get("client_id")) &&
 			slices.Contains([]string{"", p.client.home}, q.Get("post_logout_redirect_uri"))
 		if hint := q.Get("id_token_hint"); good && hint != "" {
-			_, err := op.VerifyIDTokenHint[*oidc.IDTokenClaims](r.Context(), hint, p.op.IDTokenHintVerifier(r.Context()))
+			ctx := op.ContextWithIssuer(r.Context(), p.issuer)
+			_, err := op.VerifyIDTokenHint[*oidc.IDTokenClaims](ctx, hint, p.op.IDTokenHintVerifier(ctx))
 			good = err == nil || errors.As(err, &op.IDTokenHintExpiredError{})
 		}
 		if !good {
