@@ -36,8 +36,8 @@ type Tokens interface {
 //
 //  1. the Origin, where there is one, is ours
 //  2. exactly one Authorization header holds what can be a token of ours
-//  3. the body is read whole and strictly, and the headers that mirror it agree
-//  4. the token is looked up; from here on a refusal may depend on whose it is
+//  3. the token is looked up: from nobody else are four megabytes taken
+//  4. the body is read whole and strictly, and the headers that mirror it agree
 //  5. the tool's scope, and for older protocols whose session it is
 //
 // so nothing that a header says, and nothing that two readers of the body could
@@ -131,11 +131,11 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	m, ok := h.read(w, r)
+	grant, ok := h.find(w, r, token)
 	if !ok {
 		return
 	}
-	grant, ok := h.find(w, r, token)
+	m, ok := h.read(w, r)
 	if !ok {
 		return
 	}

@@ -1,9 +1,11 @@
 package mcp_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -186,7 +188,7 @@ func TestWhoIsHeard(t *testing.T) {
 		{"not a token's form", body, with("Authorization", "Bearer x"), 401, "", `error="invalid_token"`},
 		{"two tokens", body, with("Authorization", good, "Authorization", good), 400, "", `error="invalid_request"`},
 		{"an unknown token", body, with("Authorization", "Bearer chap_at_"+strings.Repeat("0", 64)), 401, "", `error="invalid_token"`},
-		{"an unknown token and a wrong mirror", body, without("Mcp-Name", "Authorization", "Bearer chap_at_"+strings.Repeat("0", 64)), 400, "-32020", ""},
+		{"an unknown token and a wrong mirror", body, without("Mcp-Name", "Authorization", "Bearer chap_at_"+strings.Repeat("0", 64)), 401, "", `error="invalid_token"`},
 		{"another scope", body, with("Authorization", "Bearer "+owned), 403, "", `error="insufficient_scope", scope="collections"`},
 		{"our own origin", body, with("Authorization", good, "Origin", w.origin), 200, "", ""},
 		{"another origin", body, with("Authorization", good, "Origin", "https://evil.example"), 403, "origin_denied", ""},
@@ -234,6 +236,27 @@ func TestWhoIsHeard(t *testing.T) {
 	must(t, w.consents.Revoke(t.Context(), w.ada.Actor, connection))
 	if a := w.post(body, with("Authorization", good)...); a.Status != 401 || !strings.Contains(a.Header.Get("Www-Authenticate"), "invalid_token") {
 		t.Errorf("after revocation: %d %s", a.Status, a.Body)
+	}
+}
+
+// TestNobodysBodyIsRead: whoever shows no token that grants something is answered
+// before the body has come, so that nobody fills the memory with them.
+func TestNobodysBodyIsRead(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	for _, token := range []string{"chap_at_" + strings.Repeat("0", 64), "chap_pat_" + strings.Repeat("0", 64)} {
+		host := strings.TrimPrefix(w.origin, "http://")
+		conn, err := net.Dial("tcp", host)
+		must(t, err)
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(10 * time.Second))
+		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", host, token, 4<<20)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("no answer while the body doesn't come: %v", err)
+		}
+		if resp.StatusCode != 401 {
+			t.Errorf("%d", resp.StatusCode)
+		}
 	}
 }
 
