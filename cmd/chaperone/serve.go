@@ -71,11 +71,13 @@ func (a *app) greet(w node.Welcome) error {
 		return a.printJSON(w)
 	}
 	out := a.stdout
-	fmt.Fprintf(out, "Chaperone is at %s\n", w.Origin)
+	fmt.Fprintf(out, "Chaperone is at %s\nIts home is %s\n", w.Origin, w.Home)
 	if w.Enrolment != "" {
 		fmt.Fprintf(out, "\nEnrol the first owner with this link. It works once, for %s, and nobody but you should see it:\n  %s\n", w.EnrolmentFor, w.Enrolment)
 	}
-	fmt.Fprintf(out, "\nA Chromium whose pages can offer tools to agents (native WebMCP):\n  %s\n", w.Chromium)
+	if w.Chromium != "" {
+		fmt.Fprintf(out, "\nA Chromium whose pages can offer tools to agents (native WebMCP):\n  %s\n", w.Chromium)
+	}
 	fmt.Fprintf(out, "\nFor an MCP client:\n  %s\n", w.Client)
 	for _, note := range w.Notes {
 		fmt.Fprintf(out, "\n%s\n", note)

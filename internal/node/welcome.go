@@ -2,7 +2,8 @@ package node
 
 import (
 	"context"
-	"strings"
+	"fmt"
+	"slices"
 	"time"
 
 	"chaperone/internal/credential"
@@ -13,7 +14,8 @@ type Welcome struct {
 	Origin       string   `json:"origin"`
 	Enrolment    string   `json:"enrolment,omitzero"` // the one-time link; its secret is in the fragment
 	EnrolmentFor string   `json:"enrolment_for,omitzero"`
-	Chromium     string   `json:"chromium"`
+	Home         string   `json:"home"`
+	Chromium     string   `json:"chromium,omitzero"` // "" where no page may offer tools yet
 	Client       string   `json:"mcp_client"`
 	Notes        []string `json:"notes,omitempty"`
 }
@@ -22,10 +24,15 @@ type Welcome struct {
 // and the ones of earlier starts die by their own time.
 func (n *Node) Welcome(ctx context.Context) (Welcome, error) {
 	w := Welcome{
-		Origin:   n.config.PublicOrigin,
-		Chromium: "chromium --enable-features=WebMCP " + n.config.PublicOrigin,
-		Client:   `{"mcpServers":{"chaperone":{"type":"http","url":"` + n.config.PublicOrigin + `/mcp"}}}`,
-		Notes:    n.notes,
+		Origin: n.config.PublicOrigin,
+		Home:   n.home,
+		Client: `{"mcpServers":{"chaperone":{"type":"http","url":"` + n.config.PublicOrigin + `/mcp"}}}`,
+		Notes:  slices.Clone(n.notes),
+	}
+	if n.config.Public() && n.config.Reviewed.By == "" {
+		w.Notes = append(w.Notes, "Pages offer no tools here: on a public origin that needs reviewed: {by, date} in chaperone.yaml.")
+	} else {
+		w.Chromium = "chromium --enable-features=WebMCP " + n.config.PublicOrigin
 	}
 	if n.credentials == nil {
 		return w, nil
@@ -39,7 +46,7 @@ func (n *Node) Welcome(ctx context.Context) (Welcome, error) {
 		return w, err
 	}
 	w.Enrolment = EnrolmentLink(n.config, secret)
-	w.EnrolmentFor = strings.TrimSuffix(credential.EnrolmentTime.Round(time.Minute).String(), "0s")
+	w.EnrolmentFor = fmt.Sprintf("%d minutes", credential.EnrolmentTime/time.Minute)
 	return w, nil
 }
 
