@@ -182,17 +182,20 @@ func (b *Book) create(tx *tx, c *call, now time.Time) error {
 		return err
 	}
 	c.RunTrace = trace
-	if err := pendingTrace(tx, *c, now); err != nil {
-		return err
-	}
 	// A crash after this commit leaves a pending confirmation, which lapses, or a
 	// claimed read, which becomes unknown with its node; neither is sent again.
-	_, err = tx.Exec(`insert into attended_call (`+callColumns+`, fence, admitted_ms, claimed_ms, settled_ms, moved_ms)
-		values ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,'',$24,1,'',$25,0,$26,$27,$28,$29,0,$28)`,
+	rows, err := tx.Exec(`insert into attended_call (`+callColumns+`, fence, admitted_ms, claimed_ms, settled_ms, moved_ms)
+		values ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,'',$24,1,'',$25,0,$26,$27,$28,$29,0,$28) on conflict do nothing`,
 		c.ID.String(), c.tenant, c.principal, c.agent, c.Call.Lease.String(), c.Document.String(), c.Request.String(), c.Tool.String(), string(c.Class), c.Schemas.String(),
 		c.Arguments.String(), c.RequestDigest.String(), c.binding, c.Policy.String(), c.Confirmation.String(), string(c.Level), c.admission, c.claim, c.grant, c.Attempts,
 		c.node, c.RunTrace.String(), string(c.Effect), string(c.State), c.DeadlineMS, string(c.Telemetry), controlv1.FenceID(c.ID).String(), now.UnixMilli(), claimed)
+	if err == nil && rows != 1 {
+		err = refuse(refusal.RequestConflict, "another call has that fence")
+	}
 	if err != nil {
+		return err
+	}
+	if err := pendingTrace(tx, *c, now); err != nil {
 		return err
 	}
 	return b.begun(tx, &calls, c.ID.String(), v, c.event("", audit.Digest("arguments", c.Arguments.String()), audit.Count("attempts", c.Attempts)))

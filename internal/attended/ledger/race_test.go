@@ -79,6 +79,9 @@ func TestOneWinner(t *testing.T) {
 		wins(t, "settle", race(func(n int) error {
 			if n%2 == 0 {
 				_, err := b.Settle(ctx, c.ID, success, "")
+				if word(err) == refusal.WindowExpired {
+					err = refusal.Conflict
+				}
 				return err
 			}
 			_, err := b.Lose(ctx, c.ID, false)

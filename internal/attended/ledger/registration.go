@@ -212,8 +212,12 @@ func (b *Book) Point(ctx context.Context, id controlv1.ID) error {
 			return nil, refuse(refusal.Conflict, "the registration is over")
 		}
 		if !known {
-			_, err = tx.Exec(`insert into attended_document (document, tenant, principal, arm, registration, state, version, reason, moved_ms) values ($1,$2,$3,$4,$5,$6,1,'',$7)`,
+			rows, err := tx.Exec(`insert into attended_document (document, tenant, principal, arm, registration, state, version, reason, moved_ms)
+				values ($1,$2,$3,$4,$5,$6,1,'',$7) on conflict do nothing`,
 				r.Document.String(), r.tenant, r.principal, r.Arm.String(), id.String(), documents.born(documentPoint), now.UnixMilli())
+			if err == nil && rows != 1 {
+				err = refuse(refusal.Conflict, "the document was pointed to meanwhile")
+			}
 			if err != nil {
 				return nil, err
 			}

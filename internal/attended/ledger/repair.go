@@ -21,7 +21,7 @@ func (b *Book) Beat(ctx context.Context) error {
 		if _, err = tx.Exec(`delete from attended_node where beat_ms<$1`, now-time.Hour.Milliseconds()); err != nil {
 			return err
 		}
-		_, err = tx.Exec(`insert into attended_node (node, beat_ms) values ($1,$2)`, b.node, now)
+		_, err = tx.Exec(`insert into attended_node (node, beat_ms) values ($1,$2) on conflict do nothing`, b.node, now)
 		return err
 	})
 }
