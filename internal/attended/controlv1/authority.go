@@ -51,9 +51,9 @@ type AskClick struct{}
 
 // AskPasskey asks for a WebAuthn assertion with user verification.
 type AskPasskey struct {
-	Challenge   Base64 // 32 bytes
-	RPID        RPID
-	Credentials []Base64 // 1 to 64
+	Challenge Base64 // 32 bytes
+	RPID      RPID
+	Keys      []Base64 // 1 to 64
 }
 
 func (AskClick) level() Level   { return VisibleClick }
@@ -173,7 +173,7 @@ func publicKey(name string, into *AskPasskey) member {
 					return err
 				}
 				b, err := ParseBase64(s)
-				into.Credentials = append(into.Credentials, b)
+				into.Keys = append(into.Keys, b)
 				return err
 			}), exactly("user_verification", "required"))
 	}}
@@ -235,7 +235,7 @@ func (f ConfirmationRequest) authorityFrame() (string, map[string]any, error) {
 		"level": string(f.Level.level()), "expires_at_ms": f.ExpiresMS}
 	if key, ok := f.Level.(AskPasskey); ok {
 		all := []string{}
-		for _, c := range key.Credentials {
+		for _, c := range key.Keys {
 			if c.text == "" {
 				return "", nil, empty
 			}
