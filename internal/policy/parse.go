@@ -46,6 +46,15 @@ func (s *Set) Version() string {
 	return s.version
 }
 
+// Text prints the rules as a file without comments.
+func (s *Set) Text() []byte {
+	var out []byte
+	for _, r := range s.rules {
+		out = append(append(out, r.whole.MarshalCedar()...), "\n\n"...)
+	}
+	return out
+}
+
 // Rule is what a set tells of one of its rules.
 type Rule struct {
 	ID      string
