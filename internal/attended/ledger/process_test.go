@@ -229,4 +229,3 @@ func bufioLines(p *storetest.Process) <-chan string {
 	}(p.Lines)
 	return lines
 }
-
