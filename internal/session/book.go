@@ -124,6 +124,16 @@ func (b *Book) Find(ctx context.Context, cookie string) (Session, error) {
 	return Session{}, expired()
 }
 
+// Stands tells whether the session of a cookie still stands, as Find does, but is
+// no use of it: what looks again for as long as a page is open, and nobody does
+// anything, must not keep a session from ending idle.
+func (b *Book) Stands(ctx context.Context, cookie string) error {
+	return b.db.View(ctx, func(tx *tx) error {
+		_, err := b.live(tx, cookie, time.Now())
+		return err
+	})
+}
+
 // live reads the session of a cookie within a transaction.
 func (b *Book) live(tx *tx, cookie string, now time.Time) (Session, error) {
 	if len(cookie) != 64 {

@@ -191,6 +191,7 @@ func TestClock(t *testing.T) {
 				t.Error("a provider's clock that is ahead keeps a session fresh for longer")
 			}
 			_, busy := b.begin(t, facts("ann"))
+			_, watched := b.begin(t, facts("ann"))
 			find := func(what, cookie string, code refusal.Code) session.Session {
 				t.Helper()
 				s, err := b.Find(ctx, cookie)
@@ -198,6 +199,7 @@ func TestClock(t *testing.T) {
 				return s
 			}
 			time.Sleep(session.FreshTime - time.Millisecond)
+			want(t, "who only looks", b.Stands(ctx, watched.Cookie), "")
 			if s := find("just before five minutes", busy.Cookie, ""); !s.Fresh(time.Now()) {
 				t.Error("not fresh just before five minutes")
 			}
@@ -210,6 +212,7 @@ func TestClock(t *testing.T) {
 			find("just before idle", busy.Cookie, "")
 			time.Sleep(time.Millisecond)
 			find("idle for half an hour", idle.Cookie, refusal.SessionExpired)
+			want(t, "looked at for half an hour", b.Stands(ctx, watched.Cookie), refusal.SessionExpired)
 			for range 22 {
 				time.Sleep(session.Idle - time.Minute)
 				find("in use", busy.Cookie, "")

@@ -36,6 +36,7 @@ type Browser struct {
 	mu      sync.Mutex // guards what follows
 	used    time.Time
 	paused  bool
+	watched int                                   // by how many at once
 	current map[*context.CancelCauseFunc]struct{} // the actions that run or wait
 }
 
@@ -159,6 +160,26 @@ func (b *Browser) Resume() error {
 	b.paused = false
 	b.used = time.Now()
 	return nil
+}
+
+// maxWatchers bounds who looks at one browser at once: each picture is work of the
+// browser's own.
+const maxWatchers = 4
+
+// Watch counts somebody who looks until they leave. One more than may is
+// refusal.TooMany.
+func (b *Browser) Watch() (leave func(), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.watched >= maxWatchers {
+		return nil, refusal.TooMany
+	}
+	b.watched++
+	return sync.OnceFunc(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.watched--
+	}), nil
 }
 
 // Glimpse answers what a person who watches it sees now.

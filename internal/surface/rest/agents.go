@@ -278,6 +278,12 @@ func (a *api) live(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	leave, err := b.Watch()
+	if err != nil {
+		guard.RefuseError(w, err)
+		return
+	}
+	defer leave()
 	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
@@ -310,8 +316,7 @@ func (a *api) still(r *http.Request) error {
 		_, err := a.Tokens.Find(r.Context(), guard.Token(r))
 		return err
 	}
-	_, err := a.Sessions.Find(r.Context(), guard.Secret(r))
-	return err
+	return a.Sessions.Stands(r.Context(), guard.Secret(r))
 }
 
 // frame writes one picture; a page that has none to show now is told as such.

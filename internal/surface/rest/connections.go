@@ -244,6 +244,9 @@ func (a *api) tokens(w http.ResponseWriter, r *http.Request) {
 	guard.Answer(w, http.StatusOK, out)
 }
 
+// maxSeconds is more than any token may live, and few enough to count in.
+const maxSeconds = int64(100 * 365 * 24 * time.Hour / time.Second)
+
 // createToken makes a script's token with a connection of its own.
 func (a *api) createToken(w http.ResponseWriter, r *http.Request) {
 	var in struct {
@@ -256,6 +259,8 @@ func (a *api) createToken(w http.ResponseWriter, r *http.Request) {
 	if !guard.Read(w, r, &in) {
 		return
 	}
+	// A product that overflows would be another length of time.
+	in.ExpiresIn = min(max(in.ExpiresIn, 0), maxSeconds)
 	s := guard.Session(r)
 	token, connection, err := a.Consents.Token(r.Context(), Script{
 		Actor: s.Actor, Roles: s.Roles, Name: in.Name, Scopes: in.Scopes, Engagements: in.Engagements,
