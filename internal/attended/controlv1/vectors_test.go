@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -91,7 +92,11 @@ func decode(way string, text []byte) ([]byte, error) {
 
 func TestFrameVectors(t *testing.T) {
 	for _, v := range vectors[frameVector](t, "attended-frames.json") {
-		out, err := decode(v.Way, []byte(v.Text))
+		text, err := spec.Names{}.Expand([]byte(v.Text), time.UnixMilli(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := decode(v.Way, text)
 		got := frameVector{Way: v.Way, Name: v.Name, Text: v.Text, Encode: v.Encode}
 		var bad *controlv1.Bad
 		if b, ok := err.(*controlv1.Bad); ok {
@@ -105,7 +110,7 @@ func TestFrameVectors(t *testing.T) {
 			continue
 		}
 		if err == nil {
-			want := v.Text
+			want := string(text)
 			if v.Encode != nil {
 				want = string(v.Encode)
 			}
