@@ -145,7 +145,7 @@ func NewKeycloak(t testing.TB, origin, backchannel string) *Keycloak {
 		}
 	})
 	issuer := url + "/realms/test"
-	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(300 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(300 * time.Millisecond) {
 		select {
 		case err := <-ended:
 			gone = true

@@ -7,6 +7,7 @@
 //	config.go   chaperone.yaml: its keys, defaults and what is refused
 //	text.go     the default chaperone.yaml, as people read it
 //	node.go     Open and Close: what is made of what
+//	ended.go    what ends with a session
 //	sources.go  where items are, and the mail that comes in
 //	surfaces.go the one table of routes
 //	serve.go    the listeners, readiness, and an end in order
@@ -75,6 +76,7 @@ type Node struct {
 	routes      []guard.Route
 	handler     http.Handler
 	health      health
+	ended       ended
 	listening   func() error // see WhenListening; may be nil
 
 	closers []func(context.Context) error // in the order of opening

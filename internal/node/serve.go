@@ -123,6 +123,7 @@ func (n *Node) listen() (net.Listener, error) {
 // background repairs what a crash left and drops what time has ended, now and then
 // again, until ctx is done.
 func (n *Node) background(ctx context.Context, tasks *sync.WaitGroup) {
+	tasks.Go(func() { n.endGrants(ctx) })
 	tasks.Go(func() {
 		tick := time.NewTicker(repairTime)
 		defer tick.Stop()

@@ -105,7 +105,9 @@ func (n *Node) mailbox(ctx context.Context, local string) (source.Place, bool) {
 
 func (n *Node) recipient(ctx context.Context, local string) (actor string, ok bool) {
 	if n.credentials == nil {
-		return local, local != "" // another provider's people are known by their ids alone
+		// Another provider's people are known by their ids, once they were here.
+		all, err := n.ledger.Collections(ctx, local)
+		return local, err == nil && len(all) > 0
 	}
 	people, err := n.credentials.People(ctx)
 	if err != nil {

@@ -4,11 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"chaperone/internal/oauth"
 	"chaperone/internal/refusal"
-	"chaperone/internal/session"
 	"chaperone/internal/surface/guard"
 	"chaperone/internal/surface/mcp"
 	"chaperone/internal/surface/rest"
@@ -50,14 +48,7 @@ func (n *Node) openSurfaces(ctx context.Context) error {
 	n.handler = guard.New(guard.Config{
 		Origin: n.config.PublicOrigin, Proxies: n.proxies(), Sessions: n.sessions, Tokens: n.tokens, Plain: pages,
 	}, routes...)
-	// A session that ends takes what its page was allowed with it, however it ended.
-	n.sessions.OnEnd(func(s session.Session) {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		// Whoever reads the grant finds its session ended too, so a failure here
-		// opens nothing; the sweep brings it about.
-		_ = n.ledger.EndSession(ctx, s.ID)
-	})
+	n.sessions.OnEnd(n.ended.put)
 	return nil
 }
 

@@ -98,7 +98,7 @@ func TestKeycloak(t *testing.T) {
 		if got.ID != in.ID {
 			t.Errorf("%v was ended", got)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("Keycloak told nobody")
 	}
 	if _, err := s.Find(ctx, cookie); refusal.Of(err) != refusal.SessionExpired {

@@ -50,7 +50,7 @@ func TestOlderDatabaseIsUsedOrMigrated(t *testing.T) {
 		first := storetest.Open(t, url, store.Options{})
 		table(t, first)
 		// As a version before the last migrations left it.
-		script(t, url, "drop table owned_run", "drop table owned_action", "drop table owned_decision", "delete from store_migration where version > 1")
+		script(t, url, append(drops(t, first), "delete from store_migration where version > 1")...)
 		older := storetest.Open(t, url, store.Options{})
 		if !older.Older() || count(t, older) != 0 {
 			t.Errorf("got older %v, want it used as it is", older.Older())
@@ -70,6 +70,37 @@ func TestOlderDatabaseIsUsedOrMigrated(t *testing.T) {
 			t.Errorf("after the migration: %v", err)
 		}
 	})
+}
+
+// drops answers the statements that drop every table of the migrations after the
+// first.
+func drops(t *testing.T, db *store.DB) (statements []string) {
+	t.Helper()
+	query := `select name from sqlite_master where type='table' and name not like 'sqlite_%'`
+	if db.Engine() == store.Postgres {
+		query = `select tablename from pg_tables where schemaname='public'`
+	}
+	err := db.View(context.Background(), func(tx *store.Tx) error {
+		rows, err := tx.Query(query)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				return err
+			}
+			if !strings.HasPrefix(name, "audit_") && name != "store_migration" && name != "probe" {
+				statements = append(statements, "drop table "+name)
+			}
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return statements
 }
 
 func TestAnotherProgramsDatabaseIsRefused(t *testing.T) {

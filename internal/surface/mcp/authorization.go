@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -182,7 +183,8 @@ func (a *Authorization) ask(r *http.Request, client oauth.Client, query url.Valu
 		return "", "invalid_request"
 	}
 	scopes, err := oauth.ParseScope(query.Get("scope"))
-	if err != nil {
+	// What nothing serves yet can't be granted either.
+	if err != nil || slices.ContainsFunc(scopes, func(s string) bool { return !slices.Contains(a.Scopes, s) }) {
 		return "", "invalid_scope"
 	}
 	if len(scopes) == 0 {

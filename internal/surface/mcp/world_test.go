@@ -87,7 +87,7 @@ func newWorld(t testing.TB, o worldOptions) *world {
 	w.tokens, err = oauth.NewBook(w.db, log, "local", oauth.Options{Origin: w.origin, Documents: o.fetch})
 	must(t, err)
 	w.consents = mcp.Consents{Tokens: w.tokens, Ledger: w.ledger}
-	authorization, err := mcp.NewAuthorization(mcp.AuthorizationConfig{Consents: w.consents, Origin: w.origin, Log: slog.New(slog.NewTextHandler(testLog{t}, nil))})
+	authorization, err := mcp.NewAuthorization(mcp.AuthorizationConfig{Consents: w.consents, Origin: w.origin, Scopes: oauth.Scopes, Log: slog.New(slog.NewTextHandler(testLog{t}, nil))})
 	must(t, err)
 	mux := http.NewServeMux()
 	for _, r := range authorization.Routes() {
