@@ -134,7 +134,7 @@ func TestInABrowser(t *testing.T) {
 	}
 	c.Call("Network.setCookie", map[string]any{"name": flow.Name, "value": flow.Value, "url": s.origin, "path": "/", "secure": true, "httpOnly": true, "sameSite": "Lax"}, nil)
 	c.Open(to)
-	c.Until(`location.pathname === "/idp/login" && document.documentElement.lang === "es"`)
+	c.Until(`location.pathname === "/idp/login" && document.documentElement.lang === "es" && document.readyState === "complete"`)
 	look(t, c, "stepup")
 	if c.Text(`document.querySelector("#recovery") === null`) != "true" {
 		t.Error("a step-up offers recovery codes")
