@@ -46,6 +46,9 @@ func (b *Box) watch() {
 		case <-timer.C:
 		}
 		use, err := b.Usage()
+		if errors.Is(err, refusal.NoBrowser) {
+			return // it ended meanwhile, and whoever waits for it tells why
+		}
 		if err == nil {
 			err = b.over(use)
 		}
