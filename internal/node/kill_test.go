@@ -51,12 +51,8 @@ func apart(t *testing.T, home, port, database string) (*storetest.Process, strin
 	}
 	link := p.Lines.Text()
 	for range 400 {
-		r, err := http.Get("http://localhost:" + port + "/readyz")
-		if err == nil {
-			r.Body.Close()
-			if r.StatusCode == http.StatusOK {
-				return p, link
-			}
+		if ready("http://localhost:" + port) {
+			return p, link
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

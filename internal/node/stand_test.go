@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"testing"
@@ -39,14 +40,30 @@ func stand(t testing.TB, edit func(*node.Config)) *server {
 	return s
 }
 
+// free answers a port below those that the system gives out, so that nobody takes
+// it while a server is between an end and its next start.
 func free(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := 10_000 + rand.IntN(20_000)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
+}
+
+// ready asks a server whether it serves. Whoever else listens there may never answer.
+func ready(origin string) bool {
+	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := client.Get(origin + "/readyz")
+	if err != nil {
+		return false
+	}
+	r.Body.Close()
+	return r.StatusCode == http.StatusOK
 }
 
 func (s *server) start() {
@@ -60,13 +77,15 @@ func (s *server) start() {
 	s.node, s.stop, s.served = n, stop, make(chan error, 1)
 	go func() { s.served <- n.Serve(ctx) }()
 	for range 200 {
-		if r, err := http.Get(s.origin + "/readyz"); err == nil {
-			r.Body.Close()
-			if r.StatusCode == http.StatusOK {
-				return
-			}
+		if ready(s.origin) {
+			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		select {
+		case err := <-s.served:
+			s.stop = nil
+			s.t.Fatalf("the server ended with %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 	s.t.Fatal("the server isn't ready")
 }
