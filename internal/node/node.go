@@ -161,7 +161,7 @@ func (n *Node) builtIn(party *oidc.Config) error {
 	}
 	party.Issuer, party.HTTP = n.provider.Issuer(), n.provider.Client()
 	party.ClientID, party.ClientSecret = idp.ClientID, n.provider.ClientSecret()
-	party.ACRValues = []string{"urn:chaperone:passkey"}
+	party.ACRValues = []string{credential.Passkeyed}
 	party.Introspection = true
 	return nil
 }
