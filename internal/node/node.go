@@ -77,7 +77,8 @@ type Node struct {
 	handler     http.Handler
 	health      health
 	ended       ended
-	listening   func() error // see WhenListening; may be nil
+	ending      chan struct{} // closed once the server is told to end
+	listening   func() error  // see WhenListening; may be nil
 
 	closers []func(context.Context) error // in the order of opening
 }
@@ -85,7 +86,7 @@ type Node struct {
 // Open makes a server from a home and its configuration. It migrates the database,
 // and listens nowhere yet. After an error nothing is left open.
 func Open(ctx context.Context, home string, config Config, version string) (*Node, error) {
-	n := &Node{home: home, version: version, config: config}
+	n := &Node{home: home, version: version, config: config, ending: make(chan struct{})}
 	for _, step := range []func(context.Context) error{n.openGround, n.openSignIn, n.openAccount, n.openFleet, n.openSurfaces} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, n.Close(context.WithoutCancel(ctx)))

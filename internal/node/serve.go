@@ -54,12 +54,12 @@ func (n *Node) Serve(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, n.Close(context.WithoutCancel(ctx)))
 	}
-	// Streams outlive their request's answer, so they get a context of their own,
-	// which ends when the drain does.
-	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
+	// What is in flight when the server is told to end goes on until the drain is over.
+	calls, endCalls := context.WithCancel(context.WithoutCancel(ctx))
+	defer endCalls()
 	server := &http.Server{
 		Handler: n.handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
-		BaseContext: func(net.Listener) context.Context { return streams },
+		BaseContext: func(net.Listener) context.Context { return calls },
 		ErrorLog:    log.New(discard{}, "", 0), // a peer's bad TLS or early leave is no news
 		// OPTIONS * is a request like any other, for our Host alone.
 		DisableGeneralOptionsHandler: true,
@@ -74,7 +74,6 @@ func (n *Node) Serve(ctx context.Context) error {
 	if err != nil {
 		stop()
 		tasks.Wait()
-		endStreams()
 		return errors.Join(err, listener.Close(), n.Close(context.WithoutCancel(ctx)))
 	}
 	failed := make(chan error, 1)
@@ -87,14 +86,13 @@ func (n *Node) Serve(ctx context.Context) error {
 	}
 	n.health.ready.Store(false)
 	stop()
+	close(n.ending) // a stream would hold the drain up for nothing
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
-	time.AfterFunc(drainTime/2, endStreams)
 	if ended := server.Shutdown(drain); ended != nil {
-		endStreams()
+		endCalls()
 		server.Close()
 	}
-	endStreams()
 	tasks.Wait()
 	return errors.Join(err, n.Close(context.WithoutCancel(ctx)))
 }

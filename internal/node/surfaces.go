@@ -33,14 +33,13 @@ func (n *Node) openSurfaces(ctx context.Context) error {
 	}
 	served := mcp.NewHTTP(mcp.HTTPConfig{
 		Tokens: n.tokens, Origin: n.config.PublicOrigin, Version: n.version,
-		Offers: offers, Log: slog.Default(),
+		Offers: offers, Log: slog.Default(), Ending: n.ending,
 	})
 	n.later(func(context.Context) error { return served.Close() })
 	routes := rest.Routes(rest.Config{
 		Origin: n.config.PublicOrigin, Issuer: n.party.Issuer, Sessions: n.sessions, Provider: n.party, Credentials: n.credentials,
 		Desk: n.desk, Ledger: n.ledger, Tokens: n.tokens, Consents: yes, Fleet: n.fleet, Runs: n.runs,
-		Log:           n.log,
-		BrowserDenied: n.browserDenied(),
+		Log: n.log, BrowserDenied: n.browserDenied(), Ending: n.ending,
 	})
 	routes = append(routes, authorization.Routes()...)
 	routes = append(routes, n.ownRoutes(served)...)

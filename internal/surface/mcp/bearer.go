@@ -88,6 +88,9 @@ func (h *HTTP) watch(ctx context.Context, g oauth.Grant) (context.Context, func(
 		for {
 			select {
 			case <-ticker.C:
+			case <-h.cfg.Ending:
+				cancel()
+				return
 			case <-ctx.Done():
 				return
 			}

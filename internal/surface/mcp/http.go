@@ -17,7 +17,7 @@ import (
 	"chaperone/internal/refusal"
 )
 
-// HTTPConfig says what /mcp serves. All but Node and Log is required.
+// HTTPConfig says what /mcp serves. All but Node, Log and Ending is required.
 type HTTPConfig struct {
 	Tokens  Tokens
 	Offers  []Offer
@@ -25,6 +25,7 @@ type HTTPConfig struct {
 	Version string // told to clients
 	Node    string // this node's name, told in a session's id; [a-z0-9]{0,32}
 	Log     *slog.Logger
+	Ending  <-chan struct{} // closed when open streams are to end; nil: never
 }
 
 // Tokens is the one look-up of a bearer token; *oauth.Book is one.

@@ -304,6 +304,8 @@ func (a *api) live(w http.ResponseWriter, r *http.Request) {
 		case <-b.Done():
 			fmt.Fprint(w, "event: over\ndata: {}\n\n")
 			return
+		case <-a.Ending:
+			return
 		case <-r.Context().Done():
 			return
 		}

@@ -86,7 +86,8 @@ type Config struct {
 	Fleet         *fleet.Fleet
 	Runs          *run.Book
 	Log           *audit.Log
-	BrowserDenied string // why the browser surface is off, "" where it may be used
+	Ending        <-chan struct{} // closed when streams are to end; nil: never
+	BrowserDenied string          // why the browser surface is off, "" where it may be used
 }
 
 // api answers the routes.
