@@ -90,13 +90,16 @@ type guard struct {
 	Config
 	host  string
 	table *http.ServeMux
-	rate  *limiter
+	rate  map[Credential]*Limiter
 }
 
 // New makes the handler of a server. A pattern twice in the table is our own fault
 // and panics.
 func New(c Config, routes ...Route) http.Handler {
-	g := &guard{Config: c, host: hostOf(c.Origin), table: http.NewServeMux(), rate: newLimiter()}
+	g := &guard{Config: c, host: hostOf(c.Origin), table: http.NewServeMux(), rate: map[Credential]*Limiter{}}
+	for who, r := range rates {
+		g.rate[who] = NewLimiter(r.perSecond, r.burst)
+	}
 	for _, r := range routes {
 		if _, known := rates[r.Who]; !known {
 			panic("guard: " + r.Path + " asks for a credential that doesn't exist")
@@ -203,7 +206,7 @@ const maxBody = 64 << 10
 // judge is the order of a route's checks.
 func (g *guard) judge(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.rate.allow(g.peer(r), route.Who) {
+		if !g.rate[route.Who].Allow(g.peer(r)) {
 			w.Header().Set("Retry-After", "1")
 			Refuse(w, tool.RateLimited)
 			return

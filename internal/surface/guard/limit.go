@@ -9,7 +9,7 @@ import (
 
 // Rates of one peer, by what it shows: who shows nothing is asked to wait soonest.
 var rates = map[Credential]struct {
-	perSecond rate.Limit
+	perSecond float64
 	burst     int
 }{
 	Nobody: {20, 60},
@@ -18,55 +18,46 @@ var rates = map[Credential]struct {
 	Itself: {2000, 4000},
 }
 
-// maxPeers bounds what is remembered; those that were idle longest are dropped.
-const (
-	maxPeers = 10_000
-	idlePeer = time.Minute
-)
+// Limiter is a rate for each name. What is remembered is bounded: the idle are
+// forgotten first, and their buckets were full again anyway.
+type Limiter struct {
+	every rate.Limit
+	burst int
 
-type limiter struct {
-	mu    sync.Mutex // guards peers
-	peers map[key]*peer
+	mu    sync.Mutex // guards names
+	names map[string]*rate.Limiter
 }
 
-type key struct {
-	name string
-	who  Credential
+const maxNames = 10_000
+
+// NewLimiter allows perSecond of each name in the long run, and burst at once.
+func NewLimiter(perSecond float64, burst int) *Limiter {
+	return &Limiter{every: rate.Limit(perSecond), burst: burst, names: map[string]*rate.Limiter{}}
 }
 
-type peer struct {
-	bucket *rate.Limiter
-	used   time.Time
-}
-
-func newLimiter() *limiter { return &limiter{peers: map[key]*peer{}} }
-
-// allow takes one token of the peer's bucket.
-func (l *limiter) allow(name string, who Credential) bool {
+// Allow takes one of the name's.
+func (l *Limiter) Allow(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
-	p := l.peers[key{name, who}]
-	if p == nil {
-		if len(l.peers) >= maxPeers {
-			l.sweep(now)
+	bucket := l.names[name]
+	if bucket == nil {
+		if len(l.names) >= maxNames {
+			l.sweep(time.Now())
 		}
-		r := rates[who]
-		p = &peer{bucket: rate.NewLimiter(r.perSecond, r.burst)}
-		l.peers[key{name, who}] = p
+		bucket = rate.NewLimiter(l.every, l.burst)
+		l.names[name] = bucket
 	}
-	p.used = now
-	return p.bucket.AllowN(now, 1)
+	return bucket.Allow()
 }
 
-// sweep drops who was idle, and where everybody was busy all of them.
-func (l *limiter) sweep(now time.Time) {
-	for k, p := range l.peers {
-		if now.Sub(p.used) > idlePeer {
-			delete(l.peers, k)
+// sweep forgets full buckets, and where there is none all of them.
+func (l *Limiter) sweep(now time.Time) {
+	for name, bucket := range l.names {
+		if bucket.TokensAt(now) >= float64(l.burst) {
+			delete(l.names, name)
 		}
 	}
-	if len(l.peers) >= maxPeers {
-		clear(l.peers)
+	if len(l.names) >= maxNames {
+		clear(l.names)
 	}
 }

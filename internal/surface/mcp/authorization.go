@@ -33,7 +33,7 @@ type AuthorizationConfig struct {
 type Authorization struct {
 	AuthorizationConfig
 	resource, server                   []byte // the two documents
-	asking, trading, ending, enrolling *limiter
+	asking, trading, ending, enrolling *guard.Limiter
 }
 
 // NewAuthorization makes the handlers.
@@ -50,7 +50,7 @@ func NewAuthorization(cfg AuthorizationConfig) (*Authorization, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &Authorization{AuthorizationConfig: cfg, asking: newLimiter(2, 60), trading: newLimiter(5, 100), ending: newLimiter(2, 60), enrolling: newLimiter(0.2, 30)}
+	a := &Authorization{AuthorizationConfig: cfg, asking: guard.NewLimiter(2, 60), trading: guard.NewLimiter(5, 100), ending: guard.NewLimiter(2, 60), enrolling: guard.NewLimiter(0.2, 30)}
 	return a, a.describe()
 }
 
@@ -125,7 +125,7 @@ func (a *Authorization) document(w http.ResponseWriter, data []byte) {
 // shown and goes nowhere (RFC 6749, section 4.1.2.1).
 func (a *Authorization) Authorize(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	if !a.asking.allow(a.Peer(r)) {
+	if !a.asking.Allow(a.Peer(r)) {
 		tooMany(w)
 		return
 	}

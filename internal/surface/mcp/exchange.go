@@ -73,7 +73,7 @@ func parseForm(body string) (url.Values, error) {
 // Token trades a code or a refresh token.
 func (a *Authorization) Token(w http.ResponseWriter, r *http.Request) {
 	private(w)
-	if !a.trading.allow(a.Peer(r)) {
+	if !a.trading.Allow(a.Peer(r)) {
 		tooMany(w)
 		return
 	}
@@ -132,7 +132,7 @@ func (a *Authorization) trade(r *http.Request, v url.Values) (oauth.Tokens, erro
 // A token that isn't known is revoked already (RFC 7009, section 2.2).
 func (a *Authorization) RevokeToken(w http.ResponseWriter, r *http.Request) {
 	private(w)
-	if !a.ending.allow(a.Peer(r)) {
+	if !a.ending.Allow(a.Peer(r)) {
 		tooMany(w)
 		return
 	}
@@ -159,7 +159,7 @@ func (a *Authorization) RevokeToken(w http.ResponseWriter, r *http.Request) {
 // name is answered with what it gets.
 func (a *Authorization) Register(w http.ResponseWriter, r *http.Request) {
 	private(w)
-	if !a.enrolling.allow(a.Peer(r)) {
+	if !a.enrolling.Allow(a.Peer(r)) {
 		tooMany(w)
 		return
 	}

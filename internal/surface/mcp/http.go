@@ -15,6 +15,7 @@ import (
 
 	"chaperone/internal/oauth"
 	"chaperone/internal/refusal"
+	"chaperone/internal/surface/guard"
 )
 
 // HTTPConfig says what /mcp serves. All but Node, Log and Ending is required.
@@ -51,7 +52,7 @@ type HTTP struct {
 	modern   http.Handler
 	older    http.Handler
 	sessions sessions
-	starts   *limiter // of sessions, by connection
+	starts   *guard.Limiter // of sessions, by connection
 	closed   atomic.Bool
 }
 
@@ -75,7 +76,7 @@ func NewHTTP(cfg HTTPConfig) *HTTP { return newHTTP(cfg, &sdk.ServerOptions{}, f
 // newHTTP is NewHTTP with options to begin with, and with tools registered at the
 // SDK where own is set: the conformance suite's fixtures, by the same chain.
 func newHTTP(cfg HTTPConfig, opts *sdk.ServerOptions, own bool) *HTTP {
-	h := &HTTP{cfg: cfg, sessions: newSessions(), starts: newLimiter(2, 120)}
+	h := &HTTP{cfg: cfg, sessions: newSessions(), starts: guard.NewLimiter(2, 120)}
 	if h.cfg.Log == nil {
 		h.cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -216,7 +217,7 @@ func (h *HTTP) dispatch(w http.ResponseWriter, r *http.Request, m message, g oau
 	case h.closed.Load():
 		refuseHTTP(w, http.StatusServiceUnavailable, refusal.Ended)
 		return
-	case m.method == "initialize" && !h.starts.allow(g.Connection):
+	case m.method == "initialize" && !h.starts.Allow(g.Connection):
 		tooMany(w)
 		return
 	}
