@@ -44,11 +44,7 @@ var rules = []struct{ says, query string }{
 func checkRules(tx *tx) error {
 	var broken []error
 	for _, rule := range rules {
-		rows, err := tx.Query(rule.query)
-		if err != nil {
-			return err
-		}
-		keys, err := words(rows)
+		keys, err := tx.Texts(rule.query)
 		if err != nil {
 			return err
 		}
@@ -62,11 +58,7 @@ func checkRules(tx *tx) error {
 // checkStates finds words that no move leads to.
 func checkStates(tx *tx) error {
 	for table, steps := range moves {
-		rows, err := tx.Query(`select distinct state from ` + table)
-		if err != nil {
-			return err
-		}
-		states, err := words(rows)
+		states, err := tx.Texts(`select distinct state from ` + table)
 		if err != nil {
 			return err
 		}

@@ -45,11 +45,7 @@ func normal(code string) string {
 
 // renewCodes replaces a person's unused codes by ten new ones.
 func (b *Book) renewCodes(tx *tx, person string) ([]string, error) {
-	rows, err := tx.Query(`select code_hash from recovery_code where person=$1 and state=$2`, person, string(Unused))
-	if err != nil {
-		return nil, err
-	}
-	old, err := words(rows)
+	old, err := tx.Texts(`select code_hash from recovery_code where person=$1 and state=$2`, person, string(Unused))
 	if err != nil {
 		return nil, err
 	}

@@ -92,11 +92,7 @@ func (b *Book) EndRequest(ctx context.Context, request string) error {
 
 // revoke revokes the good tokens that a condition names.
 func (b *Book) revoke(tx *tx, where, value string) error {
-	rows, err := tx.Query(`select token_hash from idp_token where `+where+` and tenant=$2 and state=$3`, value, b.tenant, string(Active))
-	if err != nil {
-		return err
-	}
-	all, err := words(rows)
+	all, err := tx.Texts(`select token_hash from idp_token where `+where+` and tenant=$2 and state=$3`, value, b.tenant, string(Active))
 	if err != nil {
 		return err
 	}
@@ -106,18 +102,4 @@ func (b *Book) revoke(tx *tx, where, value string) error {
 		}
 	}
 	return nil
-}
-
-// words reads a statement's one column and closes it.
-func words(rows *sql.Rows) ([]string, error) {
-	defer rows.Close()
-	var all []string
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	return all, rows.Err()
 }

@@ -22,7 +22,7 @@ func Check(tx *tx) error {
 func check(tx *tx) error {
 	var broken []error
 	for r, query := range states {
-		found, err := words(tx, query)
+		found, err := tx.Texts(query)
 		if err != nil {
 			return err
 		}
@@ -33,7 +33,7 @@ func check(tx *tx) error {
 		}
 	}
 	for _, rule := range rules {
-		found, err := words(tx, rule.query)
+		found, err := tx.Texts(rule.query)
 		if err != nil {
 			return err
 		}

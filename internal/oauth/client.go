@@ -60,7 +60,7 @@ func (b *Book) stored(ctx context.Context, id string) (c Client, read time.Time,
 	err = b.db.View(ctx, func(tx *tx) error {
 		var kind, redirects string
 		var created, fetched, expires int64
-		known, err := one(tx, `select kind, name, redirects, created_ms, read_ms, expires_ms from oauth_client
+		known, err := tx.One(`select kind, name, redirects, created_ms, read_ms, expires_ms from oauth_client
 			where hash=$1 and expires_ms>$2`, []any{b.key(id), time.Now().UnixMilli()},
 			&kind, &c.Name, &redirects, &created, &fetched, &expires)
 		if err != nil || !known {
@@ -154,7 +154,7 @@ func (b *Book) key(id string) string { return digest(b.tenant + "\x00" + id) }
 // trust notes that somebody consented to a client, which keeps it.
 func (b *Book) trust(tx *tx, id string) error {
 	var state State
-	known, err := one(tx, `select state from oauth_client where hash=$1`, []any{b.key(id)}, &state)
+	known, err := tx.One(`select state from oauth_client where hash=$1`, []any{b.key(id)}, &state)
 	if err != nil || !known { // pushed out meanwhile: the approval needs no row of it
 		return err
 	}

@@ -44,7 +44,7 @@ func (b *Book) Redeem(ctx context.Context, r Redemption) (Tokens, error) {
 		var state State
 		var expires int64
 		hash := digest(r.Code)
-		known, err := one(tx, `select family, client, redirect, challenge, state, expires_ms from oauth_code where tenant=$1 and hash=$2`,
+		known, err := tx.One(`select family, client, redirect, challenge, state, expires_ms from oauth_code where tenant=$1 and hash=$2`,
 			[]any{b.tenant, hash}, &familyID, &client, &redirect, &challenge, &state, &expires)
 		switch {
 		case err != nil:

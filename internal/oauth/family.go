@@ -67,7 +67,7 @@ func (f *family) into() []any {
 // family reads a family that is known to be there.
 func (b *Book) family(tx *tx, id string) (family, error) {
 	var f family
-	known, err := one(tx, `select `+familyColumns+` from oauth_family where tenant=$1 and id=$2`, []any{b.tenant, id}, f.into()...)
+	known, err := tx.One(`select `+familyColumns+` from oauth_family where tenant=$1 and id=$2`, []any{b.tenant, id}, f.into()...)
 	if err == nil && !known {
 		err = unknown("family")
 	}

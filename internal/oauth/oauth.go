@@ -42,9 +42,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -127,7 +125,7 @@ func (b *Book) Find(ctx context.Context, bearer string) (Grant, error) {
 		var f family
 		var state State
 		var expires int64
-		known, err := one(tx, `select t.state, t.expires_ms, t.scopes, f.id, f.state, f.client, f.actor, f.roles, f.connection, f.resource, f.ends_ms
+		known, err := tx.One(`select t.state, t.expires_ms, t.scopes, f.id, f.state, f.client, f.actor, f.roles, f.connection, f.resource, f.ends_ms
 			from oauth_token t join oauth_family f on f.id=t.family
 			where t.hash=$1 and t.tenant=$2 and t.kind in ('access','script')`, []any{digest(bearer), b.tenant},
 			&state, &expires, &f.scopes, &f.id, &f.state, &f.client, &f.actor, &f.roles, &f.connection, &f.resource, &f.ends)
@@ -194,12 +192,3 @@ func WellFormed(text string) bool {
 }
 
 func unknown(what string) error { return fmt.Errorf("no such %s: %w", what, refusal.Unknown) }
-
-// one reads at most one row and tells whether there was one.
-func one(tx *tx, query string, args []any, into ...any) (bool, error) {
-	err := tx.QueryRow(query, args...).Scan(into...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
-}

@@ -97,7 +97,7 @@ func (b *Book) read(tx *tx, id string) (request, error) {
 	var r request
 	var document, expires int64
 	var scopes string
-	known, err := one(tx, `select client, client_name, document, redirect, client_state, challenge, scopes, state, expires_ms
+	known, err := tx.One(`select client, client_name, document, redirect, client_state, challenge, scopes, state, expires_ms
 		from oauth_request where tenant=$1 and id=$2`, []any{b.tenant, id},
 		&r.Client.ID, &r.Client.Name, &document, &r.Redirect, &r.clientState, &r.challenge, &scopes, &r.state, &expires)
 	if err == nil && !known {

@@ -51,7 +51,7 @@ func (b *Book) expire(tx *tx, now time.Time) error {
 		{aRequest, `select id from oauth_request where tenant=$1 and state='waiting' and expires_ms<=$2`},
 		{aCode, `select hash from oauth_code where tenant=$1 and state='issued' and expires_ms<=$2`},
 	} {
-		keys, err := words(tx, late.query, b.tenant, now.UnixMilli())
+		keys, err := tx.Texts(late.query, b.tenant, now.UnixMilli())
 		if err != nil {
 			return err
 		}
@@ -79,22 +79,4 @@ func (b *Book) drop(tx *tx, before int64) error {
 		}
 	}
 	return nil
-}
-
-// words answers a statement's one column.
-func words(tx *tx, query string, args ...any) ([]string, error) {
-	rows, err := tx.Query(query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []string
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	return all, rows.Err()
 }

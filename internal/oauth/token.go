@@ -37,7 +37,7 @@ func (b *Book) Refresh(ctx context.Context, r Renewal) (Tokens, error) {
 		var familyID string
 		var state State
 		var expires int64
-		known, err := one(tx, `select family, state, expires_ms from oauth_token where tenant=$1 and hash=$2 and kind='refresh'`,
+		known, err := tx.One(`select family, state, expires_ms from oauth_token where tenant=$1 and hash=$2 and kind='refresh'`,
 			[]any{b.tenant, hash}, &familyID, &state, &expires)
 		if err != nil {
 			return err
@@ -128,7 +128,7 @@ func (b *Book) Revoke(ctx context.Context, client, token string) (*Family, error
 	err := b.db.Update(ctx, func(tx *tx) error {
 		ended = nil
 		var id string
-		known, err := one(tx, `select family from oauth_token where tenant=$1 and hash=$2`, []any{b.tenant, digest(token)}, &id)
+		known, err := tx.One(`select family from oauth_token where tenant=$1 and hash=$2`, []any{b.tenant, digest(token)}, &id)
 		if err != nil || !known {
 			return err
 		}

@@ -1,11 +1,11 @@
 package policy
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // migration is the number of this package's.
@@ -45,7 +45,7 @@ var invariants = []struct{ says, query string }{
 func checkRules(tx *tx) error {
 	var broken []error
 	for _, rule := range invariants {
-		err := each(tx, rule.query, nil, func(rows *sql.Rows) error {
+		err := tx.Each(rule.query, nil, func(rows store.Scanner) error {
 			var id string
 			if err := rows.Scan(&id); err != nil {
 				return err
@@ -62,7 +62,7 @@ func checkRules(tx *tx) error {
 
 // checkStates finds words that don't exist.
 func checkStates(tx *tx) error {
-	return each(tx, `select distinct state, action, kind, level from policy_receipt`, nil, func(rows *sql.Rows) error {
+	return tx.Each(`select distinct state, action, kind, level from policy_receipt`, nil, func(rows store.Scanner) error {
 		var state State
 		var action Action
 		var kind string

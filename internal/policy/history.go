@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	"chaperone/internal/audit"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // maxBroken bounds what one check tells.
@@ -39,7 +39,7 @@ func checkHistory(tx *tx) error {
 			broken = append(broken, fmt.Errorf("policy receipt %.8s…: it isn't what the log tells: %s: %w", id, what, refusal.Tampered))
 		}
 	}
-	err = each(tx, `select `+receiptColumns+`, tenant from policy_receipt`, nil, func(rows *sql.Rows) error {
+	err = tx.Each(`select `+receiptColumns+`, tenant from policy_receipt`, nil, func(rows store.Scanner) error {
 		r, tenant, err := scanWithTenant(rows)
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func checkHistory(tx *tx) error {
 }
 
 // scanWithTenant reads a row that has the tenant behind its columns.
-func scanWithTenant(rows *sql.Rows) (r Receipt, tenant string, err error) {
+func scanWithTenant(rows store.Scanner) (r Receipt, tenant string, err error) {
 	r, _, err = scanReceipt(rows, &tenant)
 	return r, tenant, err
 }

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"regexp"
 	"strings"
@@ -193,7 +192,7 @@ const receiptColumns = `receipt, principal, agent, request_digest, action, kind,
 
 // find reads a receipt of the tenant.
 func (b *Book) find(tx *tx, id string) (r Receipt, known bool, err error) {
-	err = each(tx, `select `+receiptColumns+` from policy_receipt where tenant=$1 and receipt=$2`, []any{b.tenant, id}, func(rows *sql.Rows) error {
+	err = tx.Each(`select `+receiptColumns+` from policy_receipt where tenant=$1 and receipt=$2`, []any{b.tenant, id}, func(rows store.Scanner) error {
 		r, _, err = scanReceipt(rows)
 		known = true
 		return err
@@ -202,7 +201,7 @@ func (b *Book) find(tx *tx, id string) (r Receipt, known bool, err error) {
 }
 
 // scanReceipt reads one row, its sealed facts, and what stands behind them.
-func scanReceipt(rows *sql.Rows, more ...any) (r Receipt, sealed string, err error) {
+func scanReceipt(rows store.Scanner, more ...any) (r Receipt, sealed string, err error) {
 	var rules string
 	var decided, expires, moved int64
 	err = rows.Scan(append([]any{&r.ID, &r.Principal, &r.Agent, &r.RequestDigest, &r.Action, &r.Kind, &r.Resource, &r.State, &r.Decision.Code,

@@ -2,8 +2,9 @@ package policy
 
 import (
 	"context"
-	"database/sql"
 	"time"
+
+	"chaperone/internal/store"
 )
 
 // Replayed is a recorded decision that another set would decide otherwise, or that
@@ -46,7 +47,7 @@ func (b *Book) Replay(ctx context.Context, set *Set, since time.Time, fn func(Re
 	s.PolicyVersion = set.Version()
 	query := `select ` + receiptColumns + ` from policy_receipt where tenant=$1 and decided_ms>=$2 order by decided_ms, receipt`
 	err = b.db.View(ctx, func(tx *tx) error {
-		return each(tx, query, []any{b.tenant, max(0, since.UnixMilli())}, func(rows *sql.Rows) error {
+		return tx.Each(query, []any{b.tenant, max(0, since.UnixMilli())}, func(rows store.Scanner) error {
 			r, sealed, err := scanReceipt(rows)
 			if err != nil {
 				return err

@@ -2,8 +2,6 @@ package policy
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -143,27 +141,3 @@ func (b *Book) tell(tx *tx, r Receipt, v verb, code refusal.Code) error {
 
 // maxTold is how many of the rules that decided a receipt names.
 const maxTold = 16
-
-// one reads at most one row and tells whether there was one.
-func one(tx *tx, query string, args []any, into ...any) (bool, error) {
-	err := tx.QueryRow(query, args...).Scan(into...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// each gives every row of a statement to scan.
-func each(tx *tx, query string, args []any, scan func(*sql.Rows) error) error {
-	rows, err := tx.Query(query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}

@@ -2,11 +2,11 @@ package policy
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"chaperone/internal/audit"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // Memory is how long a receipt that is over can be replayed.
@@ -57,8 +57,8 @@ func (b *Book) sweep(tx *tx, now time.Time) (more bool, err error) {
 
 // chosen answers a batch of receipts. $1 is the tenant.
 func (b *Book) chosen(tx *tx, where string, args ...any) (all []Receipt, err error) {
-	err = each(tx, `select `+receiptColumns+` from policy_receipt where tenant=$1 and `+where+` order by receipt limit 500`,
-		append([]any{b.tenant}, args...), func(rows *sql.Rows) error {
+	err = tx.Each(`select `+receiptColumns+` from policy_receipt where tenant=$1 and `+where+` order by receipt limit 500`,
+		append([]any{b.tenant}, args...), func(rows store.Scanner) error {
 			r, _, err := scanReceipt(rows)
 			all = append(all, r)
 			return err

@@ -34,7 +34,7 @@ var rules = []struct{ says, query string }{
 func checkRules(tx *tx) error {
 	var broken []error
 	for _, rule := range rules {
-		ids, err := words(tx, rule.query)
+		ids, err := tx.Texts(rule.query)
 		if err != nil {
 			return err
 		}
@@ -43,24 +43,6 @@ func checkRules(tx *tx) error {
 		}
 	}
 	return errors.Join(broken...)
-}
-
-// words answers a statement's one column.
-func words(tx *tx, query string) ([]string, error) {
-	rows, err := tx.Query(query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []string
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	return all, rows.Err()
 }
 
 // told is what the log tells of one session.

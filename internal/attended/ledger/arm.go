@@ -9,6 +9,7 @@ import (
 	"chaperone/internal/audit"
 	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // ArmState is where an arm stands.
@@ -78,12 +79,12 @@ type arm struct {
 const armColumns = `arm, tenant, tenant_ref, actor_ref, login, principal, browser, issuer_ref, acr_ref, auth_ms, credential_until_ms, policy_version,
 	origin_ref, route_ref, document, generation, catalog_digest, scope_digest, nonce_hash, binding_digest, state, version, reason, grant_until_ms, issued_ms, expires_ms`
 
-// readArm reads a row by a scanner of armColumns.
-func readArm(scan func(...any) error) (arm, error) {
+// readArm reads a row of armColumns.
+func readArm(r store.Scanner) (arm, error) {
 	var a arm
 	var id, tenant, actor, login, principal, browser, issuer, acr, policy, origin, route, document, catalog, scope, binding, reason string
 	var generation int64
-	err := scan(&id, &a.tenant, &tenant, &actor, &login, &principal, &browser, &issuer, &acr, &a.Evidence.AuthMS, &a.Evidence.CredentialUntilMS, &policy,
+	err := r.Scan(&id, &a.tenant, &tenant, &actor, &login, &principal, &browser, &issuer, &acr, &a.Evidence.AuthMS, &a.Evidence.CredentialUntilMS, &policy,
 		&origin, &route, &document, &generation, &catalog, &scope, &a.nonce, &binding, &a.stand.state, &a.stand.version, &reason, &a.GrantUntilMS, &a.IssuedMS, &a.ExpiresMS)
 	if err != nil {
 		return a, err
@@ -119,8 +120,8 @@ func parsed[F, E any](p *parser, from F, parse func(F) (E, error)) E {
 func (b *Book) findArm(tx *tx, id ref.Attended) (arm, error) {
 	var a arm
 	known := false
-	err := each(tx, `select `+armColumns+` from attended_arm where arm=$1 and tenant=$2`, []any{id.String(), b.tenant}, func(scan func(...any) error) (err error) {
-		a, err = readArm(scan)
+	err := tx.Each(`select `+armColumns+` from attended_arm where arm=$1 and tenant=$2`, []any{id.String(), b.tenant}, func(r store.Scanner) (err error) {
+		a, err = readArm(r)
 		known = true
 		return err
 	})

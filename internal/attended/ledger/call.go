@@ -5,6 +5,7 @@ import (
 	"chaperone/internal/audit"
 	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // CallState is where a call and its fence stand.
@@ -148,10 +149,10 @@ type call struct {
 const callColumns = `call, tenant, principal, agent_ref, lease, document, request_id, tool_id, class, schema_digest, arguments_digest, request_digest, binding_digest, policy,
 	confirmation_digest, level, admission, claim, grant_generation, attempts, node, run_trace, effect, result_digest, state, version, reason, deadline_ms, late_until_ms, telemetry`
 
-func readCall(scan func(...any) error) (call, error) {
+func readCall(r store.Scanner) (call, error) {
 	var c call
 	var id, lease, document, request, toolID, class, schemas, arguments, digest, policy, confirmation, level, trace, effect, result, reason, telemetry string
-	err := scan(&id, &c.tenant, &c.principal, &c.agent, &lease, &document, &request, &toolID, &class, &schemas, &arguments, &digest, &c.binding, &policy,
+	err := r.Scan(&id, &c.tenant, &c.principal, &c.agent, &lease, &document, &request, &toolID, &class, &schemas, &arguments, &digest, &c.binding, &policy,
 		&confirmation, &level, &c.admission, &c.claim, &c.grant, &c.Attempts, &c.node, &trace, &effect, &result, &c.stand.state, &c.stand.version, &reason,
 		&c.DeadlineMS, &c.LateUntilMS, &telemetry)
 	if err != nil {
@@ -175,8 +176,8 @@ func readCall(scan func(...any) error) (call, error) {
 
 // readCalls answers the calls that meet a condition.
 func readCalls(tx *tx, where string, args ...any) (all []call, err error) {
-	err = each(tx, `select `+callColumns+` from attended_call where `+where+` order by call`, args, func(scan func(...any) error) error {
-		c, err := readCall(scan)
+	err = tx.Each(`select `+callColumns+` from attended_call where `+where+` order by call`, args, func(r store.Scanner) error {
+		c, err := readCall(r)
 		all = append(all, c)
 		return err
 	})
@@ -192,7 +193,7 @@ func (b *Book) findCall(tx *tx, id string) (call, error) {
 	if err != nil {
 		return call{}, err
 	}
-	l, err := words(tx, `select arm from attended_lease where lease=$1`, all[0].Call.Lease.String())
+	l, err := tx.Texts(`select arm from attended_lease where lease=$1`, all[0].Call.Lease.String())
 	if err == nil && len(l) == 1 {
 		p := parser{}
 		all[0].Arm = parsed(&p, l[0], ref.Parse[ref.AttendedKind])

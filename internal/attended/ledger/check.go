@@ -85,7 +85,7 @@ var rules = []struct{ says, query string }{
 func checkRules(tx *tx) error {
 	var broken []error
 	for _, rule := range rules {
-		ids, err := words(tx, rule.query)
+		ids, err := tx.Texts(rule.query)
 		if err != nil {
 			return fmt.Errorf("%s: %w", rule.says, err)
 		}
@@ -99,7 +99,7 @@ func checkRules(tx *tx) error {
 // checkStates finds words that no move leads to.
 func checkStates(tx *tx) error {
 	for _, n := range nouns {
-		states, err := words(tx, `select distinct state from `+n.table)
+		states, err := tx.Texts(`select distinct state from ` + n.table)
 		if err != nil {
 			return err
 		}

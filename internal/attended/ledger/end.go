@@ -7,6 +7,7 @@ import (
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // Revoke ends an arm by its exact binding: recent_auth_active (then p is zero),
@@ -67,9 +68,9 @@ func (b *Book) endArms(tx *tx, why refusal.Code, where string, args ...any) erro
 
 func (b *Book) endArmsOf(tx *tx, why refusal.Code, where string, args ...any) error {
 	var all []arm
-	err := each(tx, `select `+armColumns+` from attended_arm where state in ('recent_auth_active','active','consumed') and `+where+` order by arm`, args,
-		func(scan func(...any) error) error {
-			a, err := readArm(scan)
+	err := tx.Each(`select `+armColumns+` from attended_arm where state in ('recent_auth_active','active','consumed') and `+where+` order by arm`, args,
+		func(r store.Scanner) error {
+			a, err := readArm(r)
 			all = append(all, a)
 			return err
 		})
@@ -96,7 +97,7 @@ func (b *Book) revokeArm(tx *tx, a arm, why refusal.Code) error {
 // its document's pointer, and then the arm itself.
 func (b *Book) endArm(tx *tx, a arm, v verb, why refusal.Code, now time.Time) error {
 	if a.State == ArmConsumed {
-		ids, err := words(tx, `select registration from attended_registration where arm=$1 and state in ('pending','published') order by registration`, a.Ref.String())
+		ids, err := tx.Texts(`select registration from attended_registration where arm=$1 and state in ('pending','published') order by registration`, a.Ref.String())
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"chaperone/internal/audit"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // told is what the log says last of a record: the log is the one that can't be
@@ -59,14 +60,14 @@ const maxBroken = 100
 // compare holds a table's rows to what was told of them, and takes those from log.
 func (n *noun) compare(tx *tx, log map[string]told, broken *[]error) error {
 	width := strings.Count(n.facts, ",") + 1
-	return each(tx, `select `+n.key+`, state, version, `+n.facts+` from `+n.table, nil, func(scan func(...any) error) error {
+	return tx.Each(`select `+n.key+`, state, version, `+n.facts+` from `+n.table, nil, func(r store.Scanner) error {
 		var id string
 		var is told
 		values, into := make([]any, width), []any{&id, &is.state, &is.version}
 		for i := range values {
 			into = append(into, &values[i])
 		}
-		if err := scan(into...); err != nil {
+		if err := r.Scan(into...); err != nil {
 			return err
 		}
 		var err error

@@ -8,6 +8,7 @@ import (
 	"chaperone/internal/audit"
 	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // KillState is where a kill switch stands.
@@ -159,12 +160,12 @@ func (b *Book) endKilled(tx *tx, scope KillScope, target string, now time.Time) 
 
 // look lists what is in flight and unknown under the switch.
 func (k *Kill) look(tx *tx, tenant string) error {
-	return each(tx, `select c.call, c.state from attended_call c join attended_lease l on l.lease=c.lease where c.state in ('dispatched','cancelling','unknown')
+	return tx.Each(`select c.call, c.state from attended_call c join attended_lease l on l.lease=c.lease where c.state in ('dispatched','cancelling','unknown')
 		and (c.tenant=$1 or $1='*') and ($2 in ('tenant','all') or $2='call' and c.call=$3 or $2='lease' and c.lease=$3
 		or $2='arm' and l.arm=$3 or $2='principal' and c.principal=$3) order by c.call`, []any{tenant, string(k.Scope), k.Ref},
-		func(scan func(...any) error) error {
+		func(r store.Scanner) error {
 			var id, state string
-			if err := scan(&id, &state); err != nil {
+			if err := r.Scan(&id, &state); err != nil {
 				return err
 			}
 			c, err := controlv1.ParseID(id)
@@ -183,7 +184,7 @@ func (b *Book) Lift(ctx context.Context, id controlv1.ID, by ref.Principal) erro
 	return b.update(ctx, func(tx *tx) (error, error) {
 		var is stand
 		var tenant, scope, target string
-		known, err := one(tx, `select tenant, scope, ref, state, version from attended_kill where kill=$1 and tenant in ($2,'*')`, []any{id.String(), b.tenant},
+		known, err := tx.One(`select tenant, scope, ref, state, version from attended_kill where kill=$1 and tenant in ($2,'*')`, []any{id.String(), b.tenant},
 			&tenant, &scope, &target, &is.state, &is.version)
 		switch {
 		case err != nil:
@@ -204,11 +205,11 @@ func (b *Book) Kills(ctx context.Context) (all []Kill, err error) {
 	err = b.db.View(ctx, func(tx *tx) error {
 		all = nil
 		var tenants []string
-		err := each(tx, `select kill, tenant, scope, ref, set_ms from attended_kill where state='on' and tenant in ($1,'*') order by set_ms, kill`, []any{b.tenant},
-			func(scan func(...any) error) error {
+		err := tx.Each(`select kill, tenant, scope, ref, set_ms from attended_kill where state='on' and tenant in ($1,'*') order by set_ms, kill`, []any{b.tenant},
+			func(r store.Scanner) error {
 				k := Kill{State: KillOn}
 				var id, tenant, scope string
-				if err := scan(&id, &tenant, &scope, &k.Ref, &k.SetMS); err != nil {
+				if err := r.Scan(&id, &tenant, &scope, &k.Ref, &k.SetMS); err != nil {
 					return err
 				}
 				var err error

@@ -10,6 +10,7 @@ import (
 	"chaperone/internal/audit"
 	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // LeaseState is where a lease stands.
@@ -67,11 +68,11 @@ type lease struct {
 
 const leaseColumns = `lease, tenant, principal, agent_ref, document, registration, arm, binding_digest, generation, catalog_digest, policy, tools, state, version, reason, expires_ms, hard_ms`
 
-func readLease(scan func(...any) error) (lease, error) {
+func readLease(r store.Scanner) (lease, error) {
 	var l lease
 	var id, document, arm, binding, catalog, policy, tools, reason string
 	var generation int64
-	err := scan(&id, &l.tenant, &l.principal, &l.agent, &document, &l.registration, &arm, &binding, &generation, &catalog, &policy, &tools,
+	err := r.Scan(&id, &l.tenant, &l.principal, &l.agent, &document, &l.registration, &arm, &binding, &generation, &catalog, &policy, &tools,
 		&l.stand.state, &l.stand.version, &reason, &l.ExpiresMS, &l.HardExpiresMS)
 	if err != nil {
 		return l, err
@@ -92,9 +93,9 @@ func readLease(scan func(...any) error) (lease, error) {
 func (b *Book) findLease(tx *tx, id controlv1.ID, c Caller) (lease, error) {
 	var l lease
 	known := false
-	err := each(tx, `select `+leaseColumns+` from attended_lease where lease=$1 and tenant=$2 and principal=$3 and agent_ref=$4`,
-		[]any{id.String(), b.tenant, c.Principal.String(), c.Agent.String()}, func(scan func(...any) error) (err error) {
-			l, err = readLease(scan)
+	err := tx.Each(`select `+leaseColumns+` from attended_lease where lease=$1 and tenant=$2 and principal=$3 and agent_ref=$4`,
+		[]any{id.String(), b.tenant, c.Principal.String(), c.Agent.String()}, func(r store.Scanner) (err error) {
+			l, err = readLease(r)
 			known = true
 			return err
 		})
@@ -265,8 +266,8 @@ func (b *Book) ShowLease(ctx context.Context, c Caller, id controlv1.ID) (out Le
 // their page can still be reached.
 func (b *Book) endLeases(tx *tx, why refusal.Code, socket bool, now time.Time, where string, args ...any) error {
 	var all []lease
-	err := each(tx, `select `+leaseColumns+` from attended_lease where state='active' and `+where+` order by lease`, args, func(scan func(...any) error) error {
-		l, err := readLease(scan)
+	err := tx.Each(`select `+leaseColumns+` from attended_lease where state='active' and `+where+` order by lease`, args, func(r store.Scanner) error {
+		l, err := readLease(r)
 		all = append(all, l)
 		return err
 	})

@@ -49,9 +49,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -154,43 +152,6 @@ func (b *Book) update(ctx context.Context, fn func(tx *tx) (refused, err error))
 
 // refuse is an error with a code; what is the package's own words.
 func refuse(code refusal.Code, what string) error { return fmt.Errorf("%s: %w", what, code) }
-
-// one reads at most one row and tells whether there was one.
-func one(tx *tx, query string, args []any, into ...any) (bool, error) {
-	err := tx.QueryRow(query, args...).Scan(into...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// each gives every row of a statement to scan.
-func each(tx *tx, query string, args []any, scan func(func(...any) error) error) error {
-	rows, err := tx.Query(query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-// words answers a statement's one column.
-func words(tx *tx, query string, args ...any) (all []string, err error) {
-	err = each(tx, query, args, func(scan func(...any) error) error {
-		var s string
-		if err := scan(&s); err != nil {
-			return err
-		}
-		all = append(all, s)
-		return nil
-	})
-	return all, err
-}
 
 // number answers a statement's one number.
 func number(tx *tx, query string, args ...any) (n int64, err error) {

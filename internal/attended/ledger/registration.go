@@ -92,7 +92,7 @@ func findRegistration(tx *tx, id string) (registration, error) {
 	var r registration
 	var document, arm, binding, catalog, scope, reason string
 	var generation int64
-	known, err := one(tx, `select tenant, principal, document, arm, binding_digest, generation, catalog_digest, scope_digest, predecessor, node, state, version, reason
+	known, err := tx.One(`select tenant, principal, document, arm, binding_digest, generation, catalog_digest, scope_digest, predecessor, node, state, version, reason
 		from attended_registration where registration=$1`, []any{id}, &r.tenant, &r.principal, &document, &arm, &binding, &generation, &catalog, &scope,
 		&r.predecessor, &r.Node, &r.stand.state, &r.stand.version, &reason)
 	switch {
@@ -121,7 +121,7 @@ type pointer struct {
 }
 
 func findPointer(tx *tx, document string) (p pointer, known bool, err error) {
-	known, err = one(tx, `select registration, state, version from attended_document where document=$1`, []any{document}, &p.registration, &p.stand.state, &p.stand.version)
+	known, err = tx.One(`select registration, state, version from attended_document where document=$1`, []any{document}, &p.registration, &p.stand.state, &p.stand.version)
 	return p, known, err
 }
 
@@ -338,7 +338,7 @@ type tool struct {
 
 func findTool(tx *tx, registration string, id controlv1.ID) (t tool, err error) {
 	var roles, class string
-	known, err := one(tx, `select schema_digest, class, roles from attended_tool where registration=$1 and tool_id=$2`, []any{registration, id.String()}, &t.schemas, &class, &roles)
+	known, err := tx.One(`select schema_digest, class, roles from attended_tool where registration=$1 and tool_id=$2`, []any{registration, id.String()}, &t.schemas, &class, &roles)
 	if err == nil && !known {
 		err = refuse(refusal.UnknownTool, "no such tool in the catalog")
 	}

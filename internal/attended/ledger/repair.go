@@ -7,6 +7,7 @@ import (
 
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // Beat tells that this node lives. A node beats every few seconds; one that didn't
@@ -41,7 +42,7 @@ func (b *Book) sweepCalls(ctx context.Context, do func(tx *tx, c call, now time.
 	return b.db.Update(ctx, func(tx *tx) error {
 		now := time.Now()
 		condition, args := where(now)
-		ids, err := words(tx, `select call from attended_call where `+condition+` order by call limit 200`, args...)
+		ids, err := tx.Texts(`select call from attended_call where `+condition+` order by call limit 200`, args...)
 		if err != nil {
 			return err
 		}
@@ -92,9 +93,9 @@ func (b *Book) sweepArms(ctx context.Context, v verb, why refusal.Code, where fu
 		now := time.Now()
 		condition, args := where(now)
 		var all []arm
-		err := each(tx, `select `+armColumns+` from attended_arm where state in ('recent_auth_active','active','consumed') and `+condition+` order by arm limit 200`, args,
-			func(scan func(...any) error) error {
-				a, err := readArm(scan)
+		err := tx.Each(`select `+armColumns+` from attended_arm where state in ('recent_auth_active','active','consumed') and `+condition+` order by arm limit 200`, args,
+			func(r store.Scanner) error {
+				a, err := readArm(r)
 				all = append(all, a)
 				return err
 			})
@@ -123,7 +124,7 @@ func (b *Book) steps(ctx context.Context) error {
 	})
 	var pointed []string
 	err := b.db.View(ctx, func(tx *tx) (err error) {
-		pointed, err = words(tx, `select r.registration from attended_registration r join attended_document d on d.document=r.document and d.registration=r.registration
+		pointed, err = tx.Texts(`select r.registration from attended_registration r join attended_document d on d.document=r.document and d.registration=r.registration
 			where r.state='pending' and d.state='pointed' and r.tenant=$2 and r.moved_ms<=$1 order by r.registration limit 200`, late(time.Now()), b.tenant)
 		return err
 	})
@@ -149,9 +150,9 @@ func (b *Book) lapses(ctx context.Context) error {
 	leasesOver := b.db.Update(ctx, func(tx *tx) error {
 		now := time.Now()
 		var all []lease
-		err := each(tx, `select `+leaseColumns+` from attended_lease where tenant=$2 and state='active' and expires_ms<=$1 order by lease limit 200`,
-			[]any{now.UnixMilli(), b.tenant}, func(scan func(...any) error) error {
-				l, err := readLease(scan)
+		err := tx.Each(`select `+leaseColumns+` from attended_lease where tenant=$2 and state='active' and expires_ms<=$1 order by lease limit 200`,
+			[]any{now.UnixMilli(), b.tenant}, func(r store.Scanner) error {
+				l, err := readLease(r)
 				all = append(all, l)
 				return err
 			})

@@ -6,6 +6,7 @@ import (
 
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/ref"
+	"chaperone/internal/store"
 )
 
 // Document is a live document as its registration tells of it. Origin, route and
@@ -28,7 +29,7 @@ type ToolRow struct {
 func (b *Book) Documents(ctx context.Context, principal ref.Principal) (all []Document, err error) {
 	err = b.db.View(ctx, func(tx *tx) error {
 		all = nil
-		ids, err := words(tx, `select r.registration from attended_registration r join attended_document d on d.document=r.document and d.registration=r.registration
+		ids, err := tx.Texts(`select r.registration from attended_registration r join attended_document d on d.document=r.document and d.registration=r.registration
 			where r.tenant=$1 and r.principal=$2 and r.state='published' and d.state='pointed' order by r.document`, b.tenant, principal.String())
 		for _, id := range ids {
 			d, standing, err := b.document(tx, id)
@@ -54,7 +55,7 @@ func (b *Book) document(tx *tx, id string) (d Document, standing bool, err error
 		return d, false, err
 	}
 	d = Document{Registration: r.Registration, ArmExpiresMS: a.until()}
-	ids, err := words(tx, `select tool_id from attended_tool where registration=$1 order by ordinal`, id)
+	ids, err := tx.Texts(`select tool_id from attended_tool where registration=$1 order by ordinal`, id)
 	for _, t := range ids {
 		p := parser{}
 		row := ToolRow{ID: parsed(&p, t, controlv1.ParseID)}
@@ -119,7 +120,7 @@ func (b *Book) list(ctx context.Context, where string, arg string) (out []Call, 
 func (b *Book) Registrations(ctx context.Context, document ref.Document) (all []Registration, err error) {
 	err = b.db.View(ctx, func(tx *tx) error {
 		all = nil
-		ids, err := words(tx, `select registration from attended_registration where tenant=$1 and document=$2 order by created_ms, registration`, b.tenant, document.String())
+		ids, err := tx.Texts(`select registration from attended_registration where tenant=$1 and document=$2 order by created_ms, registration`, b.tenant, document.String())
 		for _, id := range ids {
 			r, err := findRegistration(tx, id)
 			if err != nil {
@@ -148,11 +149,11 @@ func (b *Book) Traces(ctx context.Context, who Caller, id controlv1.ID) (all []T
 		if _, err := b.ownCall(tx, id, who); err != nil {
 			return err
 		}
-		return each(tx, `select trace, run_trace, kind, outcome, effect, begun_ms, ended_ms from attended_trace where call=$1 and tenant=$2 order by kind desc`,
-			[]any{id.String(), b.tenant}, func(scan func(...any) error) error {
+		return tx.Each(`select trace, run_trace, kind, outcome, effect, begun_ms, ended_ms from attended_trace where call=$1 and tenant=$2 order by kind desc`,
+			[]any{id.String(), b.tenant}, func(r store.Scanner) error {
 				var t Trace
 				var trace, run, effect string
-				if err := scan(&trace, &run, &t.Kind, &t.Outcome, &effect, &t.BegunMS, &t.EndedMS); err != nil {
+				if err := r.Scan(&trace, &run, &t.Kind, &t.Outcome, &effect, &t.BegunMS, &t.EndedMS); err != nil {
 					return err
 				}
 				p := parser{}

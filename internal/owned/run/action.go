@@ -92,7 +92,7 @@ func (r *Run) Bury(ctx context.Context, a Action) error {
 	return r.transact(ctx, func(tx *tx) error {
 		var sequence int64
 		var request string
-		known, err := one(tx, `select sequence, request_id from owned_action where epoch=$1 and (sequence=$2 or request_id=$3)`,
+		known, err := tx.One(`select sequence, request_id from owned_action where epoch=$1 and (sequence=$2 or request_id=$3)`,
 			[]any{r.epoch, a.Sequence, a.RequestID}, &sequence, &request)
 		switch {
 		case err != nil:

@@ -165,7 +165,7 @@ func (b *Book) lose(tx *tx, h holding) error {
 // latest answers the epoch of the newest run with that id.
 func (b *Book) latest(tx *tx, runID string) (string, error) {
 	var epoch string
-	known, err := one(tx, `select epoch from owned_run where tenant=$1 and run_id=$2 order by started_ms desc, epoch limit 1`,
+	known, err := tx.One(`select epoch from owned_run where tenant=$1 and run_id=$2 order by started_ms desc, epoch limit 1`,
 		[]any{b.tenant, runID}, &epoch)
 	if err == nil && !known {
 		err = fmt.Errorf("no run %s: %w", runID, refusal.Unknown)

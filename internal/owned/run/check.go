@@ -43,7 +43,7 @@ var rules = []struct{ says, query string }{
 func checkRules(tx *tx) error {
 	var broken []error
 	for _, rule := range rules {
-		epochs, err := words(tx, rule.query)
+		epochs, err := tx.Texts(rule.query)
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func checkRules(tx *tx) error {
 
 // checkStates finds words that no move leads to.
 func checkStates(tx *tx) error {
-	states, err := words(tx, `select distinct state from owned_run`)
+	states, err := tx.Texts(`select distinct state from owned_run`)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func checkStates(tx *tx) error {
 
 // checkActions finds outcomes that don't exist.
 func checkActions(tx *tx) error {
-	outcomes, err := words(tx, `select distinct outcome from owned_action`)
+	outcomes, err := tx.Texts(`select distinct outcome from owned_action`)
 	if err != nil {
 		return err
 	}
@@ -82,22 +82,4 @@ func checkActions(tx *tx) error {
 		}
 	}
 	return nil
-}
-
-// words answers a statement's one column.
-func words(tx *tx, query string) ([]string, error) {
-	rows, err := tx.Query(query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []string
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	return all, rows.Err()
 }

@@ -66,7 +66,7 @@ func (h *history) record(r audit.Record) error {
 func (h *history) birth(epoch string, r audit.Record) error {
 	var tenant, id, engagement, surface, by, digest string
 	var at int64
-	known, err := one(h.tx, `select tenant, run_id, engagement, surface, started_by, scope_digest, started_ms from owned_run where epoch=$1`,
+	known, err := h.tx.One(`select tenant, run_id, engagement, surface, started_by, scope_digest, started_ms from owned_run where epoch=$1`,
 		[]any{epoch}, &tenant, &id, &engagement, &surface, &by, &digest, &at)
 	switch {
 	case err != nil:
@@ -84,7 +84,7 @@ func (h *history) birth(epoch string, r audit.Record) error {
 // rode behind the end, only ever adds to it.
 func (h *history) end(epoch string, state State, r audit.Record) error {
 	var stands, reason string
-	known, err := one(h.tx, `select state, reason from owned_run where epoch=$1`, []any{epoch}, &stands, &reason)
+	known, err := h.tx.One(`select state, reason from owned_run where epoch=$1`, []any{epoch}, &stands, &reason)
 	if err != nil || !known {
 		return err // its birth tells of a row that is gone
 	}

@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"crypto/subtle"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -72,7 +71,7 @@ func (r *Run) spend(ctx context.Context, bootstrap string, v verb, session strin
 		late = nil
 		var stored string
 		var expiry int64
-		known, err := one(tx, `select bootstrap_hash, bootstrap_ms from owned_run where epoch=$1`, []any{r.epoch}, &stored, &expiry)
+		known, err := tx.One(`select bootstrap_hash, bootstrap_ms from owned_run where epoch=$1`, []any{r.epoch}, &stored, &expiry)
 		if err != nil {
 			return err
 		}
@@ -157,15 +156,6 @@ func (r *Run) audit(tx *tx, v verb, code refusal.Code, public ...audit.Field) er
 // stateOf answers where a run stands.
 func stateOf(tx *tx, epoch string) (State, error) {
 	var s State
-	_, err := one(tx, `select state from owned_run where epoch=$1`, []any{epoch}, &s)
+	_, err := tx.One(`select state from owned_run where epoch=$1`, []any{epoch}, &s)
 	return s, err
-}
-
-// one reads at most one row and tells whether there was one.
-func one(tx *tx, query string, args []any, into ...any) (bool, error) {
-	err := tx.QueryRow(query, args...).Scan(into...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
 }

@@ -36,7 +36,7 @@ var rules = []struct{ says, query string }{
 func Check(tx *store.Tx) error {
 	var broken []error
 	for _, rule := range rules {
-		found, err := words(tx, rule.query)
+		found, err := tx.Texts(rule.query)
 		if err != nil {
 			return err
 		}
@@ -45,22 +45,4 @@ func Check(tx *store.Tx) error {
 		}
 	}
 	return errors.Join(broken...)
-}
-
-// words answers a statement's one column.
-func words(tx *store.Tx, query string) ([]string, error) {
-	rows, err := tx.Query(query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []string
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	return all, rows.Err()
 }

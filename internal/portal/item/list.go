@@ -33,7 +33,7 @@ func (b *Book) row(tx *store.Tx, p Place, item string) (Item, bool, error) {
 	return i, err == nil, err
 }
 
-func scan(row interface{ Scan(...any) error }) (Item, error) {
+func scan(row store.Scanner) (Item, error) {
 	var i Item
 	var metadata string
 	var at int64

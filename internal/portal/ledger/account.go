@@ -3,13 +3,13 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
 	"chaperone/internal/audit"
 	"chaperone/internal/portal/tool"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // Usage is what an account's hosted storage holds, with what is on its way, and
@@ -40,7 +40,7 @@ func (b *Book) EnsureAccount(ctx context.Context, actor string) error {
 // no collection of.
 func (b *Book) lacks(tx *tx, actor string) (fresh bool, external []string, err error) {
 	var n int64
-	known, err := one(tx, `select calls from portal_account where tenant=$1 and actor=$2`, []any{b.tenant, actor}, &n)
+	known, err := tx.One(`select calls from portal_account where tenant=$1 and actor=$2`, []any{b.tenant, actor}, &n)
 	if err != nil {
 		return false, nil, err
 	}
@@ -103,7 +103,7 @@ func (b *Book) open(tx *tx, actor string) error {
 func (b *Book) Usage(ctx context.Context, actor string) (Usage, error) {
 	u := Usage{MaxItems: b.opts.Items, MaxBytes: b.opts.Bytes}
 	err := b.db.View(ctx, func(tx *tx) error {
-		_, err := one(tx, `select items, bytes from portal_account where tenant=$1 and actor=$2`, []any{b.tenant, actor}, &u.Items, &u.Bytes)
+		_, err := tx.One(`select items, bytes from portal_account where tenant=$1 and actor=$2`, []any{b.tenant, actor}, &u.Items, &u.Bytes)
 		return err
 	})
 	return u, err
@@ -114,7 +114,7 @@ func (b *Book) Usage(ctx context.Context, actor string) (Usage, error) {
 // only once it is done.
 func (b *Book) reserve(tx *tx, actor string, items, bytes int64) error {
 	var u Usage
-	known, err := one(tx, `select items, bytes from portal_account where tenant=$1 and actor=$2`, []any{b.tenant, actor}, &u.Items, &u.Bytes)
+	known, err := tx.One(`select items, bytes from portal_account where tenant=$1 and actor=$2`, []any{b.tenant, actor}, &u.Items, &u.Bytes)
 	switch items, bytes = max(items, 0), max(bytes, 0); {
 	case err != nil:
 		return err
@@ -140,7 +140,7 @@ func (b *Book) count(tx *tx, actor string, items, bytes int64) error {
 // and the people whose usage isn't sure since a change of theirs stayed unknown.
 func (b *Book) Stamp(ctx context.Context, actor string) (changes int64, err error) {
 	err = b.db.View(ctx, func(tx *tx) error {
-		_, err := one(tx, `select changes from portal_account where tenant=$1 and actor=$2`, []any{b.tenant, actor}, &changes)
+		_, err := tx.One(`select changes from portal_account where tenant=$1 and actor=$2`, []any{b.tenant, actor}, &changes)
 		return err
 	})
 	return changes, err
@@ -149,7 +149,7 @@ func (b *Book) Stamp(ctx context.Context, actor string) (changes int64, err erro
 // Unsure answers the people whose usage counts a change that stayed unknown.
 func (b *Book) Unsure(ctx context.Context) (actors []string, err error) {
 	err = b.db.View(ctx, func(tx *tx) error {
-		actors, err = words(tx, `select distinct actor from portal_request where tenant=$1 and state=$2 and (items<>0 or bytes<>0)`, b.tenant, string(Unknown))
+		actors, err = tx.Texts(`select distinct actor from portal_request where tenant=$1 and state=$2 and (items<>0 or bytes<>0)`, b.tenant, string(Unknown))
 		return err
 	})
 	return actors, err
@@ -190,8 +190,8 @@ func (b *Book) Recount(ctx context.Context, actor string, stamp, items, bytes in
 func (b *Book) Places(ctx context.Context, actor string) (all []Collection, err error) {
 	err = b.db.View(ctx, func(tx *tx) error {
 		all = nil
-		return each(tx, `select `+collectionColumns+` from portal_collection where tenant=$1 and actor=$2 and kind=$3 order by place`,
-			[]any{b.tenant, actor, string(Storage)}, func(r *sql.Rows) error {
+		return tx.Each(`select `+collectionColumns+` from portal_collection where tenant=$1 and actor=$2 and kind=$3 order by place`,
+			[]any{b.tenant, actor, string(Storage)}, func(r store.Scanner) error {
 				var c Collection
 				if err := c.scan(r); err != nil {
 					return err

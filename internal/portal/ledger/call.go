@@ -2,12 +2,12 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"chaperone/internal/audit"
 	"chaperone/internal/portal/tool"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // Call is one of an account's recent calls: what the Automation hub lists.
@@ -121,8 +121,8 @@ func (b *Book) Calls(ctx context.Context, actor string, limit int) (all []Call, 
 	limit = min(max(limit, 1), Ring)
 	err = b.db.View(ctx, func(tx *tx) error {
 		all = nil
-		return each(tx, `select at_ms, tool, collection, effect, code, transport, connection, request_id, receipt from portal_call
-			where tenant=$1 and actor=$2 order by number desc limit $3`, []any{b.tenant, actor, limit}, func(r *sql.Rows) error {
+		return tx.Each(`select at_ms, tool, collection, effect, code, transport, connection, request_id, receipt from portal_call
+			where tenant=$1 and actor=$2 order by number desc limit $3`, []any{b.tenant, actor, limit}, func(r store.Scanner) error {
 			var c Call
 			var ms int64
 			if err := r.Scan(&ms, &c.Tool, &c.Collection, &c.Effect, &c.Code, &c.Transport, &c.Connection, &c.RequestID, &c.Receipt); err != nil {

@@ -83,7 +83,7 @@ var rules = []struct{ says, query string }{
 func checkRules(tx *tx) error {
 	var broken []error
 	for _, rule := range rules {
-		ids, err := words(tx, rule.query)
+		ids, err := tx.Texts(rule.query)
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func checkStates(tx *tx) error {
 }
 
 func checkWords[S ~string](tx *tx, noun string, moves []step[S], query string) error {
-	states, err := words(tx, query)
+	states, err := tx.Texts(query)
 	if err != nil {
 		return err
 	}

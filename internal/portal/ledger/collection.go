@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"chaperone/internal/audit"
 	"chaperone/internal/portal/tool"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // Kind is what a collection is made of: the source of collections_list.
@@ -84,7 +84,7 @@ type Collection struct {
 
 const collectionColumns = `collection, title, kind, source, place, incarnation, state, actor, created_ms`
 
-func (c *Collection) scan(row interface{ Scan(...any) error }) error {
+func (c *Collection) scan(row store.Scanner) error {
 	var created int64
 	err := row.Scan(&c.Collection, &c.Title, &c.Kind, &c.Source, &c.Place, &c.Incarnation, &c.State, &c.Actor, &created)
 	c.Created = at(created)
@@ -93,15 +93,15 @@ func (c *Collection) scan(row interface{ Scan(...any) error }) error {
 
 // current answers the account's collection of that id; its zero value is none.
 func (b *Book) current(tx *tx, actor, id string) (c Collection, err error) {
-	err = each(tx, `select `+collectionColumns+` from portal_collection where tenant=$1 and actor=$2 and collection=$3 and state<>$4`,
-		[]any{b.tenant, actor, id, string(Removed)}, func(r *sql.Rows) error { return c.scan(r) })
+	err = tx.Each(`select `+collectionColumns+` from portal_collection where tenant=$1 and actor=$2 and collection=$3 and state<>$4`,
+		[]any{b.tenant, actor, id, string(Removed)}, func(r store.Scanner) error { return c.scan(r) })
 	return c, err
 }
 
 // all answers the account's collections by id.
 func (b *Book) all(tx *tx, actor string) (out []Collection, err error) {
-	err = each(tx, `select `+collectionColumns+` from portal_collection where tenant=$1 and actor=$2 and state<>$3 order by collection`,
-		[]any{b.tenant, actor, string(Removed)}, func(r *sql.Rows) error {
+	err = tx.Each(`select `+collectionColumns+` from portal_collection where tenant=$1 and actor=$2 and state<>$3 order by collection`,
+		[]any{b.tenant, actor, string(Removed)}, func(r store.Scanner) error {
 			var c Collection
 			if err := c.scan(r); err != nil {
 				return err
@@ -256,9 +256,9 @@ func (b *Book) Collections(ctx context.Context, actor string) (all []Collection,
 func (b *Book) Leftovers(ctx context.Context) (all []Collection, err error) {
 	err = b.db.View(ctx, func(tx *tx) error {
 		all = nil
-		return each(tx, `select `+collectionColumns+` from portal_collection c where tenant=$1 and state=$2
+		return tx.Each(`select `+collectionColumns+` from portal_collection c where tenant=$1 and state=$2
 			and not exists (select 1 from portal_request r where r.place=c.place and r.state=$3) order by place limit 100`,
-			[]any{b.tenant, string(Removed), string(Begun)}, func(r *sql.Rows) error {
+			[]any{b.tenant, string(Removed), string(Begun)}, func(r store.Scanner) error {
 				var c Collection
 				if err := c.scan(r); err != nil {
 					return err

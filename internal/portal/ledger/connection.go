@@ -1,13 +1,13 @@
 package ledger
 
 import (
-	"database/sql"
 	"fmt"
 	"time"
 
 	"chaperone/internal/audit"
 	"chaperone/internal/portal/tool"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // Transport is how a caller comes.
@@ -94,7 +94,7 @@ type Connection struct {
 
 const connectionColumns = `connection, actor, transport, provenance, session, client, client_name, state, generation, created_ms, expires_ms, revoked_ms, used_ms`
 
-func (c *Connection) scan(row interface{ Scan(...any) error }) error {
+func (c *Connection) scan(row store.Scanner) error {
 	var created, expires, revoked, used int64
 	err := row.Scan(&c.ID, &c.Actor, &c.Transport, &c.Provenance, &c.Session, &c.Client, &c.ClientName, &c.State, &c.Generation,
 		&created, &expires, &revoked, &used)
@@ -105,8 +105,8 @@ func (c *Connection) scan(row interface{ Scan(...any) error }) error {
 // find answers the rows of connections, newest first, without their selections.
 func (b *Book) find(tx *tx, where string, args ...any) (out []Connection, err error) {
 	args = append([]any{b.tenant}, args...)
-	err = each(tx, `select `+connectionColumns+` from portal_connection where tenant=$1 and `+where+
-		` order by created_ms desc, generation desc, connection`, args, func(r *sql.Rows) error {
+	err = tx.Each(`select `+connectionColumns+` from portal_connection where tenant=$1 and `+where+
+		` order by created_ms desc, generation desc, connection`, args, func(r store.Scanner) error {
 		var c Connection
 		if err := c.scan(r); err != nil {
 			return err

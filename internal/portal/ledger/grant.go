@@ -2,13 +2,13 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"time"
 
 	"chaperone/internal/portal/tool"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // Caller is who asks, as its surface has verified it.
@@ -132,7 +132,7 @@ func (b *Book) reach(tx *tx, c Caller, g Grant, id string, f tool.Name) (a Allow
 // collection, nil where it selects none.
 func chosen(tx *tx, connection string, c Collection) ([]tool.Name, error) {
 	var functions string
-	known, err := one(tx, `select functions from portal_selected where connection=$1 and collection=$2 and incarnation=$3`,
+	known, err := tx.One(`select functions from portal_selected where connection=$1 and collection=$2 and incarnation=$3`,
 		[]any{connection, c.Collection, c.Incarnation}, &functions)
 	if err != nil || !known {
 		return nil, err
@@ -198,7 +198,7 @@ func (b *Book) Visible(ctx context.Context, c Caller) (out []Allowed, g Grant, e
 // incarnations answers a connection's functions by collection and incarnation.
 func incarnations(tx *tx, connection string) (map[string]string, error) {
 	all := map[string]string{}
-	err := each(tx, `select collection, incarnation, functions from portal_selected where connection=$1`, []any{connection}, func(r *sql.Rows) error {
+	err := tx.Each(`select collection, incarnation, functions from portal_selected where connection=$1`, []any{connection}, func(r store.Scanner) error {
 		var collection, incarnation, functions string
 		if err := r.Scan(&collection, &incarnation, &functions); err != nil {
 			return err

@@ -1,13 +1,13 @@
 package ledger
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
 
 	"chaperone/internal/audit"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // checkHistory holds the ledger's rows to what the log tells of each: in which
@@ -136,7 +136,7 @@ type row struct {
 // compare holds every row of a table to what was told of it.
 func (h *history) compare(noun struct{ query string }) error {
 	var all []row
-	err := each(h.tx, noun.query, nil, func(r *sql.Rows) error {
+	err := h.tx.Each(noun.query, nil, func(r store.Scanner) error {
 		var x row
 		if err := r.Scan(&x.id, &x.state, &x.tenant, &x.actor, &x.a, &x.b, &x.c, &x.d, &x.e, &x.n, &x.m, &x.last); err != nil {
 			return err

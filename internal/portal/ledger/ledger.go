@@ -45,9 +45,7 @@ package ledger
 
 import (
 	"crypto/rand"
-	"database/sql"
 	"encoding/hex"
-	"errors"
 	"regexp"
 	"time"
 
@@ -140,43 +138,6 @@ func word(name string) string {
 		return name
 	}
 	return canon.Digest([]byte(name))
-}
-
-// one reads at most one row and tells whether there was one.
-func one(tx *tx, query string, args []any, into ...any) (bool, error) {
-	err := tx.QueryRow(query, args...).Scan(into...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// each gives every row of a statement to scan.
-func each(tx *tx, query string, args []any, scan func(*sql.Rows) error) error {
-	rows, err := tx.Query(query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-// words answers a statement's one column.
-func words(tx *tx, query string, args ...any) (all []string, err error) {
-	err = each(tx, query, args, func(r *sql.Rows) error {
-		var s string
-		if err := r.Scan(&s); err != nil {
-			return err
-		}
-		all = append(all, s)
-		return nil
-	})
-	return all, err
 }
 
 // at reads a time of the ledger; 0 is none.

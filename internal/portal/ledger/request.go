@@ -2,12 +2,12 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"chaperone/internal/audit"
 	"chaperone/internal/portal/tool"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // RequestState is what is known of one change's effect.
@@ -90,7 +90,7 @@ const requestColumns = `r.receipt, r.mark, r.actor, r.transport, r.connection, r
 	r.item, r.if_version, r.if_absent, r.has_content, r.metadata, r.state, r.code, r.outcome, r.version_before, r.version_after,
 	r.begun_ms, r.until_ms, r.settled_ms from portal_request r left join portal_collection c on c.place=r.place`
 
-func (r *Request) scan(row interface{ Scan(...any) error }) error {
+func (r *Request) scan(row store.Scanner) error {
 	var absent, content, begun, until, settled int64
 	err := row.Scan(&r.Receipt, &r.Mark, &r.Actor, &r.Transport, &r.Connection, &r.Generation, &r.RequestID, &r.Tool, &r.Digest,
 		&r.Collection.Collection, &r.Collection.Place, &r.Collection.Kind, &r.Collection.Source, &r.Collection.Incarnation, &r.Collection.State,
@@ -102,7 +102,7 @@ func (r *Request) scan(row interface{ Scan(...any) error }) error {
 }
 
 func (b *Book) requests(tx *tx, rest string, args ...any) (out []Request, err error) {
-	err = each(tx, `select `+requestColumns+` where r.tenant=$1 and `+rest, append([]any{b.tenant}, args...), func(row *sql.Rows) error {
+	err = tx.Each(`select `+requestColumns+` where r.tenant=$1 and `+rest, append([]any{b.tenant}, args...), func(row store.Scanner) error {
 		var r Request
 		if err := r.scan(row); err != nil {
 			return err

@@ -66,7 +66,7 @@ type Review struct {
 
 func (b *Book) review(tx *tx, receipt string) (r Review, known bool, err error) {
 	var expires int64
-	known, err = one(tx, `select receipt, actor, session, connection, generation, tool, digest, state, expires_ms
+	known, err = tx.One(`select receipt, actor, session, connection, generation, tool, digest, state, expires_ms
 		from portal_review where tenant=$1 and receipt=$2`, []any{b.tenant, receipt},
 		&r.Receipt, &r.Actor, &r.Session, &r.Connection, &r.Generation, &r.Tool, &r.Digest, &r.State, &expires)
 	r.Expires = at(expires)
@@ -228,7 +228,7 @@ func (b *Book) expireReviews(tx *tx, where string, now time.Time, args ...any) e
 }
 
 func (b *Book) closeReviews(tx *tx, v verb, why refusal.Code, now time.Time, where string, args ...any) error {
-	receipts, err := words(tx, `select receipt from portal_review where tenant=$1 and `+where+` order by receipt limit 500`, append([]any{b.tenant}, args...)...)
+	receipts, err := tx.Texts(`select receipt from portal_review where tenant=$1 and `+where+` order by receipt limit 500`, append([]any{b.tenant}, args...)...)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"chaperone/internal/canon"
 	"chaperone/internal/portal/tool"
 	"chaperone/internal/refusal"
+	"chaperone/internal/store"
 )
 
 // Connect makes an app's grant, which a person has just consented to. client is
@@ -144,7 +144,7 @@ func split(text string) []tool.Name {
 // selected answers what a connection selects, in its one order.
 func selected(tx *tx, connection string) ([]tool.Selected, error) {
 	var all []tool.Selected
-	err := each(tx, `select collection, functions from portal_selected where connection=$1`, []any{connection}, func(r *sql.Rows) error {
+	err := tx.Each(`select collection, functions from portal_selected where connection=$1`, []any{connection}, func(r store.Scanner) error {
 		var s tool.Selected
 		var functions string
 		if err := r.Scan(&s.Collection, &functions); err != nil {
@@ -162,7 +162,7 @@ func selected(tx *tx, connection string) ([]tool.Selected, error) {
 // it, so a row that somebody adds is found.
 func selectionDigest(tx *tx, connection string) (string, error) {
 	var all []string
-	err := each(tx, `select collection, incarnation, functions from portal_selected where connection=$1`, []any{connection}, func(r *sql.Rows) error {
+	err := tx.Each(`select collection, incarnation, functions from portal_selected where connection=$1`, []any{connection}, func(r store.Scanner) error {
 		var collection, incarnation, functions string
 		if err := r.Scan(&collection, &incarnation, &functions); err != nil {
 			return err

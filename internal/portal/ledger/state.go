@@ -52,7 +52,7 @@ type machine[S ~string] struct {
 // that was read. It answers that state; from one where v doesn't start it changes
 // nothing and ok is false. No row is the state "".
 func (m machine[S]) move(tx *tx, key string, v verb, now time.Time) (was S, ok bool, err error) {
-	known, err := one(tx, m.read, []any{key}, &was)
+	known, err := tx.One(m.read, []any{key}, &was)
 	if err != nil || !known {
 		return "", false, err
 	}

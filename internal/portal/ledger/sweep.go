@@ -56,7 +56,7 @@ func (b *Book) forget(ctx context.Context) (more bool, err error) {
 		more = false
 		var public []audit.Field
 		for _, f := range forgetful {
-			keys, err := words(tx, f.chosen, b.tenant, time.Now().Add(-f.after).UnixMilli())
+			keys, err := tx.Texts(f.chosen, b.tenant, time.Now().Add(-f.after).UnixMilli())
 			if err != nil {
 				return err
 			}
