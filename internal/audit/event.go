@@ -122,6 +122,15 @@ func (e *Event) check() error {
 	return nil
 }
 
+// Name answers a name as an event's Actor, Subject or ID takes it: itself where it is
+// made of what words are made of, else its digest; "" stays.
+func Name(name string) string {
+	if name == "" || isWord(name) {
+		return name
+	}
+	return canon.Digest([]byte(name))
+}
+
 // isWord tells whether s is made of what ids and codes are made of. It can't
 // begin with a dot, since a tenant also names a directory.
 func isWord(s string) bool {

@@ -3,7 +3,6 @@ package oauth
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -30,7 +29,7 @@ func (b *Book) tell(tx *tx, e event) error {
 		e.sealed = append(e.sealed, audit.Seal("client_id", e.client))
 	}
 	return b.log.Append(tx, audit.Event{
-		Tenant: b.tenant, Kind: "oauth." + string(e.verb), Actor: word(e.actor), Subject: e.subject, Code: e.code,
+		Tenant: b.tenant, Kind: "oauth." + string(e.verb), Actor: audit.Name(e.actor), Subject: e.subject, Code: e.code,
 		Public: e.public, Sealed: e.sealed,
 	})
 }
@@ -38,17 +37,6 @@ func (b *Book) tell(tx *tx, e event) error {
 func digestOf(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// word answers an actor as the log can hold it: as it is where it is made of what
-// ids are made of, else its digest.
-func word(actor string) string {
-	plain := len(actor) <= audit.MaxWord && strings.Trim(actor, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:") == "" &&
-		!strings.HasPrefix(actor, ".") && !strings.HasPrefix(actor, ":")
-	if plain {
-		return actor
-	}
-	return digestOf(actor)
 }
 
 // list is a stored list of texts.

@@ -70,7 +70,7 @@ func (h *history) record(r audit.Record) error {
 	switch r.Kind {
 	case "oauth." + string(verbApprove), "oauth." + string(verbIssue):
 		h.born[f.id] = true
-		if word(f.actor) != r.Actor || f.connection != r.Public["connection"] || f.ends != r.Public["ends_ms"] ||
+		if audit.Name(f.actor) != r.Actor || f.connection != r.Public["connection"] || f.ends != r.Public["ends_ms"] ||
 			digestOf(f.scopes) != r.Public["granted"] || digestOf(f.client) != r.Public["client"] {
 			h.differs(f.id, "who gave it, to whom, for what or until when")
 		}

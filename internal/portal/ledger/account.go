@@ -75,7 +75,7 @@ func (b *Book) open(tx *tx, actor string) error {
 		if rows != 1 {
 			return fmt.Errorf("account was opened meanwhile: %w", refusal.Conflict)
 		}
-		if err := b.tell(tx, event{kind: "account_opened", actor: actor, subject: word(actor)}); err != nil {
+		if err := b.tell(tx, event{kind: "account_opened", actor: actor, subject: audit.Name(actor)}); err != nil {
 			return err
 		}
 		for _, c := range []Collection{{Collection: "inbox", Title: "Inbox", Kind: Inbox}, {Collection: "files", Title: "Files", Kind: Storage}} {
@@ -180,7 +180,7 @@ func (b *Book) Recount(ctx context.Context, actor string, stamp, items, bytes in
 			b.tenant, actor, string(Unknown)); err != nil {
 			return err
 		}
-		return b.tell(tx, event{kind: "recounted", actor: actor, subject: word(actor),
+		return b.tell(tx, event{kind: "recounted", actor: actor, subject: audit.Name(actor),
 			public: []audit.Field{audit.Count("items", items), audit.Count("bytes", bytes)}})
 	})
 }

@@ -133,7 +133,7 @@ func (b *Book) insert(tx *tx, c Connection, v verb, now time.Time) error {
 	e := event{kind: string(v), actor: c.Actor, subject: c.ID, public: []audit.Field{audit.Word("transport", c.Transport),
 		audit.Count("generation", c.Generation), audit.Digest("selection", digest), audit.Count("expires_ms", c.Expires.UnixMilli())}}
 	if c.Session != "" {
-		e.public = append(e.public, audit.ID("session", word(c.Session)))
+		e.public = append(e.public, audit.ID("session", audit.Name(c.Session)))
 	}
 	if c.Client != "" {
 		e.sealed = []audit.Sealed{audit.Seal("client", clip(c.Client, audit.MaxSealed))}

@@ -168,13 +168,13 @@ func (h *history) compare(noun struct{ query string }) error {
 
 // bound answers what binds a row, as record does of an event.
 func (x row) bound(tx *tx) (string, error) {
-	actor := word(x.actor)
+	actor := audit.Name(x.actor)
 	switch {
 	case x.last == "selection":
 		digest, err := selectionDigest(tx, x.id)
 		return bind(x.tenant, actor, x.a, digest, x.n, x.m), err
 	case x.last == "review":
-		return bind(x.tenant, actor, x.a, word(x.b), x.c, x.d, x.n), nil
+		return bind(x.tenant, actor, x.a, audit.Name(x.b), x.c, x.d, x.n), nil
 	case x.e != "":
 		return bind(x.tenant, actor, x.a, x.b, x.c, x.d, x.e, x.n, x.last), nil
 	}

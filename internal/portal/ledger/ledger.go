@@ -46,11 +46,9 @@ package ledger
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"regexp"
 	"time"
 
 	"chaperone/internal/audit"
-	"chaperone/internal/canon"
 	"chaperone/internal/refusal"
 	"chaperone/internal/store"
 )
@@ -124,20 +122,9 @@ type event struct {
 // tell appends e inside the change's transaction.
 func (b *Book) tell(tx *tx, e event) error {
 	return b.log.Append(tx, audit.Event{
-		Tenant: b.tenant, Kind: "portal." + e.kind, Actor: word(e.actor), Subject: e.subject, Code: e.code,
+		Tenant: b.tenant, Kind: "portal." + e.kind, Actor: audit.Name(e.actor), Subject: e.subject, Code: e.code,
 		Public: e.public, Sealed: e.sealed,
 	})
-}
-
-var isWord = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._:-]{0,127}$`)
-
-// word is a name as the log takes it: itself, or its digest where a provider's
-// subject is made of more than words are.
-func word(name string) string {
-	if name == "" || isWord.MatchString(name) {
-		return name
-	}
-	return canon.Digest([]byte(name))
 }
 
 // at reads a time of the ledger; 0 is none.

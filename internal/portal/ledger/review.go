@@ -113,7 +113,7 @@ func (b *Book) Prepare(ctx context.Context, c Caller, name tool.Name, digest str
 
 func (b *Book) tellReview(tx *tx, r Review, v verb, why refusal.Code) error {
 	return b.tell(tx, event{kind: string(v), actor: r.Actor, subject: r.Receipt, code: why, public: []audit.Field{
-		audit.ID("connection", r.Connection), audit.Count("generation", r.Generation), audit.ID("session", word(r.Session)),
+		audit.ID("connection", r.Connection), audit.Count("generation", r.Generation), audit.ID("session", audit.Name(r.Session)),
 		audit.Word("tool", r.Tool), audit.Digest("input", r.Digest)}})
 }
 
