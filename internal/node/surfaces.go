@@ -37,7 +37,7 @@ func (n *Node) openSurfaces(ctx context.Context) error {
 	})
 	n.later(func(context.Context) error { return served.Close() })
 	routes := rest.Routes(rest.Config{
-		Origin: n.config.PublicOrigin, Issuer: n.party.Issuer, Sessions: n.sessions, Provider: n.party, Credentials: n.credentials,
+		Issuer: n.party.Issuer, Sessions: n.sessions, Provider: n.party, Credentials: n.credentials,
 		Desk: n.desk, Ledger: n.ledger, Tokens: n.tokens, Consents: yes, Fleet: n.fleet, Runs: n.runs,
 		Log: n.log, BrowserDenied: n.browserDenied(), Ending: n.ending,
 	})

@@ -33,10 +33,8 @@ const (
 // each operation closes it when its context ends.
 type session struct {
 	*imapclient.Client
-	wire     *wire
-	selected string // "" before the first
-	writable bool
-	since    time.Time // idle since
+	wire  *wire
+	since time.Time // idle since
 }
 
 // wire is the connection below the client: it counts what an operation reads, and

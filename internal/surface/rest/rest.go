@@ -74,7 +74,6 @@ type Consents interface {
 // is nil where another provider signs people in, and Fleet, which is nil where no
 // browser can be contained.
 type Config struct {
-	Origin        string
 	Issuer        string
 	Sessions      *session.Book
 	Provider      Provider
