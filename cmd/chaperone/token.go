@@ -60,7 +60,7 @@ func newTokenCreateCmd(a *app) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&n.name, "name", "", "what the token is for, as its owner will see the `NAME` (required)")
-	flags.StringSliceVar(&n.scopes, "scope", nil, "a `SCOPE`: "+strings.Join(oauth.Scopes, ", ")+" (repeatable; default what the other flags need)")
+	flags.StringSliceVar(&n.scopes, "scope", nil, "a `SCOPE`: "+strings.Join(oauth.Served, ", ")+" (repeatable; default what the other flags need)")
 	flags.StringArrayVar(&n.collections, "collection", nil, "`ID:FUNCTIONS` that it may use, comma between: "+functionWords()+" (repeatable)")
 	flags.StringArrayVar(&n.engagements, "engagement", nil, "an engagement's `NAME` for which it may open contained browsers (repeatable)")
 	flags.StringVar(&n.expires, "expires", "30d", "how `LONG` it lives, e.g. 12h or 90d; 365d at most")
@@ -162,9 +162,6 @@ func (a *app) createToken(ctx context.Context, n newToken) (err error) {
 	if len(n.engagements) > 0 {
 		fmt.Fprintf(a.stderr, "  contained browsers: %s\n", strings.Join(n.engagements, ", "))
 	}
-	if slices.Contains(script.Scopes, oauth.ScopeControl) {
-		fmt.Fprintf(a.stderr, "  scope %s\n", oauth.ScopeControl)
-	}
 	fmt.Fprintf(a.stderr, "To end it: chaperone token revoke %s\n", connection)
 	return nil
 }
@@ -187,8 +184,9 @@ func (n newToken) script() (mcp.Script, error) {
 	if len(n.scopes) == 0 {
 		n.scopes = n.needed()
 	}
-	if s.Scopes, err = oauth.ParseScope(strings.Join(n.scopes, " ")); err != nil || len(s.Scopes) == 0 {
-		return s, fmt.Errorf("--scope: one of %s", strings.Join(oauth.Scopes, ", "))
+	s.Scopes, err = oauth.ParseScope(strings.Join(n.scopes, " "))
+	if err != nil || len(s.Scopes) == 0 || slices.ContainsFunc(s.Scopes, func(x string) bool { return !slices.Contains(oauth.Served, x) }) {
+		return s, fmt.Errorf("--scope: one of %s", strings.Join(oauth.Served, ", "))
 	}
 	if s.Life, err = life(n.expires); err != nil {
 		return s, err
@@ -395,9 +393,6 @@ func (t listedToken) may() string {
 	}
 	if browsers := oauth.Engagements(t.Scopes); len(browsers) > 0 {
 		parts = append(parts, "browsers: "+strings.Join(browsers, ", "))
-	}
-	if slices.Contains(t.Scopes, oauth.ScopeControl) {
-		parts = append(parts, oauth.ScopeControl)
 	}
 	if len(parts) == 0 { // what it was granted is gone
 		return strings.Join(t.Scopes, ", ")

@@ -38,10 +38,8 @@ func (c consents) Token(ctx context.Context, s rest.Script) (token, connection s
 // with adds the scopes that name engagements: those that the operator offers now,
 // and at least one where owned browsers are given at all.
 func (c consents) with(scopes, engagements []string) ([]string, error) {
-	for _, s := range scopes {
-		if s != oauth.ScopeCollections && s != oauth.ScopeOwned { // those that something serves
-			return nil, tool.Fail(tool.InvalidInput, "path", "/scopes", "rule", "enum")
-		}
+	if len(oauth.Engagements(scopes)) > 0 { // they are named apart, and looked up
+		return nil, tool.Fail(tool.InvalidInput, "path", "/scopes", "rule", "enum")
 	}
 	if slices.Contains(scopes, oauth.ScopeOwned) != (len(engagements) > 0) {
 		return nil, tool.Fail(tool.InvalidInput, "path", "/engagements", "rule", "required")

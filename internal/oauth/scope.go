@@ -18,6 +18,9 @@ const (
 // Scopes lists them in the order in which they are told.
 var Scopes = []string{ScopeCollections, ScopeOwned, ScopeControl}
 
+// Served are those of them that something answers for today: only they are granted.
+var Served = []string{ScopeCollections, ScopeOwned}
+
 // synonyms are other names that callers use (attended-control.md, section 5).
 var synonyms = map[string]string{"kg:write": ScopeControl, "kg:admin": ScopeControl}
 
