@@ -92,6 +92,8 @@ func (t *tab) call(ctx context.Context, f *frame, fn string, value bool, args []
 		return nil, errDestroyed
 	case err != nil:
 		return nil, err
+	case r.ExceptionDetails != nil && t.lost(f, world) && ctx.Err() == nil:
+		return t.call(ctx, f, fn, value, args) // the world had nothing to answer with
 	case r.ExceptionDetails != nil:
 		// Its text may quote the page, so it stays here.
 		return nil, failed(refusal.Failed, "the page couldn't be asked (line %d)", r.ExceptionDetails.LineNumber)
@@ -147,8 +149,32 @@ func (t *tab) world(ctx context.Context, f *frame) (*session, string, error) {
 		return nil, "", errDestroyed
 	}
 	f.world = world
-	s.post(runtime.Evaluate.Method, runtime.EvaluateParams{Expression: bundle(), UniqueContextID: world})
+	t.b.conn.post(s.id, runtime.Evaluate.Method, runtime.EvaluateParams{Expression: bundle(), UniqueContextID: world},
+		func(result jsontext.Value, err error) { t.equipped(f, world, result, err) })
 	return s, world, nil
+}
+
+// equipped hears how the bundle of a world went. One that was cut off, by the stop
+// of the action that needed it, leaves a world that can do nothing: it is forgotten,
+// and the next call begins it anew. It runs on the reading goroutine, before the
+// answer of the call that waits for it.
+func (t *tab) equipped(f *frame, world string, result jsontext.Value, err error) {
+	var told runtime.EvaluateResult
+	if err == nil && json.Unmarshal(result, &told, lenientText) == nil && told.ExceptionDetails == nil {
+		return
+	}
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	if f.world == world {
+		f.world = ""
+	}
+}
+
+// lost tells whether a world has been forgotten.
+func (t *tab) lost(f *frame, world string) bool {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	return f.world != world
 }
 
 // documentGone recognises the engine's words for a call whose document, frame or
