@@ -301,6 +301,7 @@ func TestRetainedCallbacksDoNothing(t *testing.T) {
 	quiet("after a change of selection", "grant_revoked")
 	p.Eval("window.first = {...kept}; 0", nil)
 	p.ClickText("Switch off")
+	b.switched(false)
 	p.See("Supported, and switched off")
 	quiet("after switching off", "disabled")
 
@@ -367,6 +368,7 @@ func TestLateAnswers(t *testing.T) {
 	}
 	close(release)
 	eventually(t, p)
+	b.switched(false)
 
 	// A cancelled call stops the request, and says honestly that it had been sent.
 	b.mu.Lock()
@@ -405,6 +407,21 @@ func TestLateAnswers(t *testing.T) {
 	if got := p.Invoke("items_list", m{"collection": "files"}).Result(); got["isError"] != true || strings.Contains(got["code"].(string), "<") {
 		t.Errorf("a foreign code gave %v", got)
 	}
+}
+
+// switched waits until the person's own request to switch the surface has reached
+// the API: the page takes its tools away before it asks.
+func (b *backend) switched(on bool) {
+	b.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		b.mu.Lock()
+		is := b.enabled
+		b.mu.Unlock()
+		if is == on {
+			return
+		}
+	}
+	b.t.Fatalf("the surface was never switched to %v", on)
 }
 
 func (b *backend) holdExecute(release <-chan struct{}) <-chan struct{} {
