@@ -10,16 +10,14 @@ import (
 	"chaperone/internal/refusal"
 )
 
-// Admission is one request for a call. Policy is the receipt that allows exactly
-// its digest; it is stored and never decided again on a replay.
+// Admission is one request for a call.
 type Admission struct {
 	Caller    Caller
 	Request   controlv1.Request
 	Catalog   controlv1.Digest // that the caller saw; zero where it said none
 	Timeout   time.Duration    // 1 to 120 s
-	Policy    controlv1.ID
-	Level     controlv1.Level // that a mutation's confirmation must have
-	Reference Reference       // minted for this one submission
+	Ruling    Ruling
+	Reference Reference // minted for this one submission
 }
 
 // Reference is 256 random bits that never leave the server: who minted it for a
@@ -35,18 +33,20 @@ func (Reference) String() string { return "ledger.Reference" }
 // GoString keeps it out of %#v.
 func (Reference) GoString() string { return "ledger.Reference" }
 
-// Admit is T1. It creates the call's fence if it isn't there, with its pending
-// trace, in one transaction; a read is claimed by it too, under the admission's
-// reference. fresh tells whether this submission created it: what isn't fresh is
+// Admit is T1. It decides over the exact request and creates the call's fence if it
+// isn't there, with its pending trace, in one transaction; a read is claimed by it
+// too, under the admission's reference. A decision that refuses is written and leaves
+// no fence; none is made again on a replay. fresh tells whether this submission created it: what isn't fresh is
 // another delivery's and must not be sent.
 //
 // A pending call of the same lease, tool and arguments under another request_id
 // is answered in its place, so a client's retry makes no second prompt. Refusals:
 // those of a lease, unknown_tool, catalog_stale, stale_generation, forbidden,
-// authority_lost, request_conflict, busy, attention_budget, killed.
+// authority_lost, request_conflict, busy, attention_budget, policy_denied,
+// policy_unavailable, killed.
 func (b *Book) Admit(ctx context.Context, m Admission) (out Call, fresh bool, err error) {
 	digest, err := m.Request.Digest()
-	if err != nil || m.Timeout < time.Second || m.Timeout > 120*time.Second || m.Policy.IsZero() || m.Reference.text == "" {
+	if err != nil || m.Timeout < time.Second || m.Timeout > 120*time.Second || m.Reference.text == "" {
 		return Call{}, false, refuse(refusal.InvalidRequest, "the request lacks a part")
 	}
 	id, err := controlv1.CallID(digest, m.Caller.Agent.String())
@@ -76,17 +76,19 @@ func (b *Book) Admit(ctx context.Context, m Admission) (out Call, fresh bool, er
 		}
 		c := call{tenant: b.tenant, principal: l.principal, agent: l.agent, binding: r.Binding.String(), admission: m.Reference.text, grant: m.Caller.GrantGeneration, node: b.node}
 		c.ID, c.Call.Lease, c.Request, c.Tool, c.Document, c.Class = id, m.Request.Lease, m.Request.ID, m.Request.Tool, l.Document, t.class
-		c.Arm, c.Schemas, c.Arguments, c.RequestDigest, c.Policy = l.Arm, m.Request.Schemas, m.Request.Arguments.Digest(), digest, m.Policy
+		c.Arm, c.Schemas, c.Arguments, c.RequestDigest = l.Arm, m.Request.Schemas, m.Request.Arguments.Digest(), digest
 		c.DeadlineMS = min(now.Add(m.Timeout).UnixMilli(), l.ExpiresMS)
 		if t.class.Mutates() {
-			known, err := b.prompt(tx, &c, m.Level, now)
+			known, err := b.prompt(tx, c, now)
 			if known != nil || err != nil {
-				out = c.Call
 				if known != nil {
 					out = known.Call
 				}
 				return nil, err
 			}
+		}
+		if refused, err := b.rule(tx, &c, m.Ruling, m.Request.Arguments); refused != nil || err != nil {
+			return refused, err
 		}
 		if err := b.create(tx, &c, now); err != nil {
 			return nil, err
@@ -136,7 +138,7 @@ func judge(tx *tx, m Admission, l lease, r registration) (tool, error) {
 
 // prompt fits a mutation into the page's and the person's attention, or answers
 // the call that it repeats.
-func (b *Book) prompt(tx *tx, c *call, level controlv1.Level, now time.Time) (*call, error) {
+func (b *Book) prompt(tx *tx, c call, now time.Time) (*call, error) {
 	same, err := readCalls(tx, `lease=$1 and tool_id=$2 and arguments_digest=$3 and schema_digest=$4 and state='pending_confirmation' and deadline_ms>$5`,
 		c.Call.Lease.String(), c.Tool.String(), c.Arguments.String(), c.Schemas.String(), now.UnixMilli())
 	if err != nil || len(same) > 0 {
@@ -155,17 +157,9 @@ func (b *Book) prompt(tx *tx, c *call, level controlv1.Level, now time.Time) (*c
 	}
 	asked, err := number(tx, `select count(*) from attended_call where tenant=$1 and principal=$2 and level<>'' and admitted_ms>$3`,
 		c.tenant, c.principal, now.Add(-BudgetTime).UnixMilli())
-	if err != nil {
-		return nil, err
+	if err == nil && asked >= BudgetPrompt {
+		err = refuse(refusal.AttentionBudget, "the person was asked too often")
 	}
-	if asked >= BudgetPrompt {
-		return nil, refuse(refusal.AttentionBudget, "the person was asked too often")
-	}
-	if _, err := controlv1.ParseLevel(string(level)); err != nil {
-		return nil, refuse(refusal.InvalidRequest, "a mutation's confirmation has a level")
-	}
-	c.Level = level
-	c.Confirmation, err = controlv1.ConfirmationDigest(c.Policy, c.RequestDigest)
 	return nil, err
 }
 

@@ -51,6 +51,9 @@ func (b *Book) Confirm(ctx context.Context, k Confirmed) (out Call, err error) {
 		if refused, err := b.again(tx, c, k.Caller, now); refused != nil || err != nil {
 			return refused, err
 		}
+		if err := b.used(tx, c); err != nil {
+			return nil, err
+		}
 		c.claim, c.Attempts = k.Claim.text, c.Attempts+1
 		_, err = tx.Exec(`update attended_call set claim=$1, attempts=$2, node=$3, claimed_ms=$4, effect=$5 where call=$6 and version=$7`,
 			c.claim, c.Attempts, b.node, now.UnixMilli(), string(controlv1.UnknownEffect), c.ID.String(), c.stand.version)

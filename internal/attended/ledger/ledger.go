@@ -13,6 +13,7 @@
 //	admit.go         T1: the fence, its pending trace and, of a read, its claim
 //	confirm.go       T2: confirmation and claim; deny, retire, withhold
 //	settle.go        what became of a call: settle, stop, lose, reap
+//	ruling.go        the policy's decision over a call, and its receipt
 //	trace.go         run traces, tool calls and outcome evaluations
 //	kill.go          the kill switch
 //	repair.go        what time does, and what a dead node left
@@ -56,6 +57,7 @@ import (
 
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/audit"
+	"chaperone/internal/policy"
 	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
 	"chaperone/internal/store"
@@ -79,7 +81,8 @@ const (
 
 // Options of NewBook.
 type Options struct {
-	ArmTime time.Duration // an arm's life, at most and by default 15 minutes
+	ArmTime  time.Duration // an arm's life, at most and by default 15 minutes
+	Receipts *policy.Book  // where T1 writes the decision over each call, in its own transaction
 }
 
 // Book is where a tenant's attended control stands: one database and its log.
@@ -98,6 +101,9 @@ type Book struct {
 // NewBook answers the tenant's book. The caller keeps db and log open for as long
 // as it is used, and closes them itself.
 func NewBook(db *store.DB, log *audit.Log, tenant string, opts Options) (*Book, error) {
+	if opts.Receipts == nil {
+		return nil, refuse(refusal.PolicyUnavailable, "no calls without decisions over them")
+	}
 	if opts.ArmTime <= 0 || opts.ArmTime > ArmTime {
 		opts.ArmTime = ArmTime
 	}

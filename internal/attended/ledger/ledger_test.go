@@ -12,6 +12,8 @@ import (
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/attended/ledger"
 	"chaperone/internal/audit"
+	"chaperone/internal/identity"
+	"chaperone/internal/policy"
 	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
 	"chaperone/internal/store"
@@ -21,7 +23,7 @@ import (
 var (
 	ctx     = context.Background()
 	key, _  = ref.NewKey(make([]byte, 32))
-	policy  = id("policy_1")
+	terms   = id("policy_1")
 	schema  = []byte(`{"type":"object"}`)
 	catalog = mustCatalog("read_page:read", "save_draft:local-ui-mutation", "pay:account-mutation", "secret_read:read:clerk")
 )
@@ -40,7 +42,11 @@ func open(t testing.TB, url string, opts store.Options) *book {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := ledger.NewBook(db, log, "local", ledger.Options{})
+	receipts, err := policy.NewBook(db, log, "local", policy.Options{Secret: make([]byte, 32)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := ledger.NewBook(db, log, "local", ledger.Options{Receipts: receipts})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +62,7 @@ func each(t *testing.T, f func(t *testing.T, b *book)) {
 // check walks the ledger's invariants.
 func (b *book) check(t testing.TB) {
 	t.Helper()
-	if err := b.db.View(ctx, func(tx *store.Tx) error { return ledger.Check(tx) }); err != nil {
+	if err := b.db.View(ctx, func(tx *store.Tx) error { return errors.Join(ledger.Check(tx), policy.Check(tx)) }); err != nil {
 		t.Errorf("Check: %v", err)
 	}
 }
@@ -140,6 +146,7 @@ type stage struct {
 	t        testing.TB
 	b        *book
 	evidence controlv1.Evidence
+	who      identity.Principal
 	page     controlv1.Page
 	arm      ledger.Arm
 	nonce    controlv1.Nonce
@@ -152,9 +159,10 @@ type stage struct {
 func (b *book) person(t testing.TB) *stage {
 	t.Helper()
 	who := controlv1.Person{Tenant: "local", Actor: fresh("ann"), Login: ref.Mint[ref.LoginKind](), Browser: ref.Mint[ref.BrowserKind](), Issuer: "https://idp.example",
-		ACR: "urn:passkey", AuthMS: time.Now().Add(-2 * time.Hour).UnixMilli(), CredentialUntilMS: time.Now().Add(time.Hour).UnixMilli(), PolicyVersion: policy}
+		ACR: "urn:passkey", AuthMS: time.Now().Add(-2 * time.Hour).UnixMilli(), CredentialUntilMS: time.Now().Add(time.Hour).UnixMilli(), PolicyVersion: terms}
 	e := must[controlv1.Evidence](t)(who.Private(key))
-	s := &stage{t: t, b: b, evidence: e, caller: ledger.Caller{Principal: e.Principal, PolicyVersion: policy, Roles: []string{"clerk"}, GrantGeneration: 1}}
+	person := must[identity.Principal](t)(identity.New(identity.Claims{Tenant: who.Tenant, Actor: who.Actor, Roles: []string{"clerk"}}))
+	s := &stage{t: t, b: b, evidence: e, who: person, caller: ledger.Caller{Principal: e.Principal, PolicyVersion: terms, Roles: []string{"clerk"}, GrantGeneration: 1}}
 	s.load()
 	return s
 }
@@ -216,7 +224,7 @@ func (s *stage) leased() *stage {
 }
 
 func (s *stage) ask() ledger.Ask {
-	return ledger.Ask{Document: s.page.Document, Tools: []controlv1.ID{id("read_page"), id("save_draft"), id("pay")}, TTL: 5 * time.Minute, Policy: policy}
+	return ledger.Ask{Document: s.page.Document, Tools: []controlv1.ID{id("read_page"), id("save_draft"), id("pay")}, TTL: 5 * time.Minute, Policy: terms}
 }
 
 // admission is a request for one call of a tool.
@@ -224,7 +232,25 @@ func (s *stage) admission(tool string) ledger.Admission {
 	s.t.Helper()
 	arguments := must[controlv1.Value](s.t)(controlv1.ParseValue(fmt.Appendf(nil, `{"n":%q}`, fresh("")), controlv1.MaxArguments))
 	return ledger.Admission{Caller: s.caller, Request: controlv1.Request{Binding: s.lease.Binding, Lease: s.lease.LeaseReceipt.Lease, ID: id(fresh("request-")), Tool: id(tool),
-		Schemas: catalog.Tool(id(tool)).Schemas(), Arguments: arguments}, Timeout: 30 * time.Second, Policy: policy, Level: controlv1.VisibleClick, Reference: ledger.NewReference()}
+		Schemas: catalog.Tool(id(tool)).Schemas(), Arguments: arguments}, Timeout: 30 * time.Second, Ruling: s.ruling(tool), Reference: ledger.NewReference()}
+}
+
+// rules allow every tool of the catalog, mutations after a click.
+var rules = func() *policy.Set {
+	set, err := policy.Parse("test.cedar", []byte(`
+@id("reads") permit (principal, action == Action::"observe", resource);
+@id("changes") @require_confirmation("visible_click") permit (principal, action in Action::"mutate", resource);`))
+	if err != nil {
+		panic(err)
+	}
+	return set
+}()
+
+// ruling is the request for a tool in the policy's terms.
+func (s *stage) ruling(tool string) ledger.Ruling {
+	s.t.Helper()
+	resource := must[policy.Resource](s.t)(policy.OwnTool(tool, "https://app.example", "shell"))
+	return ledger.Ruling{Set: rules, Who: s.who, Resource: resource}
 }
 
 func (s *stage) admit(tool string) ledger.Call {
@@ -337,5 +363,5 @@ func newBook(t testing.TB, db *store.DB) *ledger.Book {
 	t.Helper()
 	log, err := audit.Open(db, audit.Options{Tenant: "local"})
 	ok(t, err)
-	return must[*ledger.Book](t)(ledger.NewBook(db, log, "local", ledger.Options{}))
+	return must[*ledger.Book](t)(ledger.NewBook(db, log, "local", ledger.Options{Receipts: must[*policy.Book](t)(policy.NewBook(db, log, "local", policy.Options{Secret: make([]byte, 32)}))}))
 }

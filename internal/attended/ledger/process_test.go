@@ -12,6 +12,7 @@ import (
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/attended/ledger"
 	"chaperone/internal/audit"
+	"chaperone/internal/policy"
 	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
 	"chaperone/internal/store"
@@ -32,7 +33,11 @@ func bare(url string) (*ledger.Book, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := ledger.NewBook(db, log, "local", ledger.Options{})
+	receipts, err := policy.NewBook(db, log, "local", policy.Options{Secret: make([]byte, 32)})
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := ledger.NewBook(db, log, "local", ledger.Options{Receipts: receipts})
 	return b, db.Close, err
 }
 
@@ -48,7 +53,7 @@ func claim(args []string) error {
 	if err != nil {
 		return err
 	}
-	caller := ledger.Caller{Principal: principal, PolicyVersion: policy, Roles: []string{"clerk"}, GrantGeneration: 1}
+	caller := ledger.Caller{Principal: principal, PolicyVersion: terms, Roles: []string{"clerk"}, GrantGeneration: 1}
 	for _, word := range args[2:] {
 		call, err := controlv1.ParseID(word)
 		if err != nil {
@@ -200,7 +205,7 @@ func TestKilledNode(t *testing.T) {
 			if principal == "" {
 				continue
 			}
-			who := ledger.Caller{Principal: must[ref.Principal](t)(ref.Parse[ref.PrincipalKind](principal)), PolicyVersion: policy}
+			who := ledger.Caller{Principal: must[ref.Principal](t)(ref.Parse[ref.PrincipalKind](principal)), PolicyVersion: terms}
 			for call, what := range told {
 				c := must[ledger.Call](t)(b.Show(ctx, who, id(call)))
 				switch {

@@ -50,6 +50,11 @@ func (b *Book) settle(tx *tx, c call, v verb, e end, now time.Time) error {
 	if !ok {
 		return refuse(refusal.Conflict, "the call can't be "+string(v)+" now")
 	}
+	if c.Attempts == 0 {
+		if err := b.opts.Receipts.DropIn(tx, c.Policy.String(), e.code); err != nil {
+			return err
+		}
+	}
 	settled := now.UnixMilli()
 	if !calls.over(to) {
 		settled = 0
