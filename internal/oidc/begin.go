@@ -127,14 +127,25 @@ func (p *Party) SignIn(w http.ResponseWriter, r *http.Request) {
 // StepUp begins a step-up of a session and answers where the page must go, with
 // a full load, and the cookie that binds it to this browser.
 func (p *Party) StepUp(ctx context.Context, s session.Session, next string) (string, *http.Cookie, error) {
-	if next == "" {
-		next = "/"
+	return p.afresh(ctx, session.Flow{Purpose: session.StepUp, Session: s.ID, Next: next})
+}
+
+// Arm begins the step-up that arms a page of a route (section 4), as StepUp does.
+func (p *Party) Arm(ctx context.Context, s session.Session, route, next string) (string, *http.Cookie, error) {
+	return p.afresh(ctx, session.Flow{Purpose: session.Arm, Session: s.ID, Route: route, Next: next})
+}
+
+// afresh asks for the person anew, whatever they have just proved.
+func (p *Party) afresh(ctx context.Context, f session.Flow) (string, *http.Cookie, error) {
+	if f.Next == "" {
+		f.Next = "/"
 	}
-	if _, err := session.Next(next); err != nil {
+	if _, err := session.Next(f.Next); err != nil {
 		return "", nil, err
 	}
+	f.ACR = p.ACRValues
 	secret := session.NewSecret()
-	to, err := p.begin(ctx, secret, session.Flow{Purpose: session.StepUp, Session: s.ID, ACR: p.ACRValues, Next: next}, url.Values{
+	to, err := p.begin(ctx, secret, f, url.Values{
 		"prompt": {"login"}, "max_age": {"0"}, "acr_values": {strings.Join(p.ACRValues, " ")},
 	})
 	if err != nil {

@@ -42,16 +42,31 @@ func readResponse(r *http.Request) (response, error) {
 // and goes on; whatever fails ends in a page that says only that it didn't work.
 func (p *Party) Callback(w http.ResponseWriter, r *http.Request) {
 	noStore(w)
-	flow, done, err := p.comeBack(r)
+	flow, s, done, err := p.comeBack(r)
+	if err == nil {
+		http.SetCookie(w, &http.Cookie{
+			Name: SessionCookie, Value: done.Cookie, Path: "/", MaxAge: int(session.Absolute.Seconds()),
+			Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		})
+		err = p.armed(w, r, flow, s)
+	}
 	if err != nil {
 		p.refuse(w, r, errors.Join(err, p.tell(r.Context(), flow, err)))
 		return
 	}
-	http.SetCookie(w, &http.Cookie{
-		Name: SessionCookie, Value: done.Cookie, Path: "/", MaxAge: int(session.Absolute.Seconds()),
-		Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-	})
 	p.accepted(w, r, done.Key, flow.Next)
+}
+
+// armed hands an arming step-up to whoever arms. The session has its new cookie by
+// then, and keeps it where the arming is refused: the old one is dead.
+func (p *Party) armed(w http.ResponseWriter, r *http.Request, flow session.Flow, s session.Session) error {
+	switch {
+	case flow.Purpose != session.Arm:
+		return nil
+	case p.Armed == nil:
+		return fmt.Errorf("nobody arms pages here: %w", refusal.Failed)
+	}
+	return p.Armed(w, r, s, flow.Route)
 }
 
 // tell puts a refusal into the audit, but for those that anybody can bring about
@@ -66,43 +81,42 @@ func (p *Party) tell(ctx context.Context, flow session.Flow, err error) error {
 
 // comeBack is the whole of it, in an order that matters: whose browser it is,
 // then who answers, then the flow is spent, then the token is judged.
-func (p *Party) comeBack(r *http.Request) (session.Flow, session.Secrets, error) {
-	var none session.Secrets
+func (p *Party) comeBack(r *http.Request) (flow session.Flow, s session.Session, done session.Secrets, err error) {
 	ctx := r.Context()
 	got, err := readResponse(r)
 	if err != nil {
-		return session.Flow{}, none, err
+		return flow, s, done, err
 	}
 	if !bound(cookieOf(r, FlowCookie), got.state) {
-		return session.Flow{}, none, fmt.Errorf("this sign-in was begun by another browser: %w", refusal.BadState)
+		return flow, s, done, fmt.Errorf("this sign-in was begun by another browser: %w", refusal.BadState)
 	}
 	doc, err := p.provider(ctx)
 	if err != nil {
-		return session.Flow{}, none, err
+		return flow, s, done, err
 	}
 	if got.iss != p.Issuer && (got.iss != "" || doc.SendsIss) {
-		return session.Flow{}, none, fmt.Errorf("another provider answered: %w", refusal.BadIssuer)
+		return flow, s, done, fmt.Errorf("another provider answered: %w", refusal.BadIssuer)
 	}
-	flow, err := p.book.ClaimFlow(ctx, got.state)
-	if err != nil {
-		return session.Flow{}, none, err
+	if flow, err = p.book.ClaimFlow(ctx, got.state); err != nil {
+		return flow, s, done, err
 	}
 	if got.failure != "" || got.code == "" {
-		return flow, none, fmt.Errorf("the provider didn't sign the person in: %w", refusal.ProviderError)
+		return flow, s, done, fmt.Errorf("the provider didn't sign the person in: %w", refusal.ProviderError)
 	}
 	id, facts, err := p.redeem(ctx, doc, got.code, flow, r.UserAgent())
 	if err != nil {
-		return flow, none, err
+		return flow, s, done, err
 	}
-	if flow.Purpose == session.StepUp {
-		return p.stepUp(ctx, cookieOf(r, SessionCookie), flow, facts)
+	if flow.StepsUp() {
+		s, done, err = p.stepUp(ctx, cookieOf(r, SessionCookie), flow, facts)
+		return flow, s, done, err
 	}
 	facts.Replaces = cookieOf(r, SessionCookie)
-	_, secrets, err := p.book.Begin(ctx, facts)
+	s, done, err = p.book.Begin(ctx, facts)
 	if err == nil {
 		p.log.Info("signed in", "actor", facts.Actor, "acr", known(p, id.acr))
 	}
-	return flow, secrets, err
+	return flow, s, done, err
 }
 
 // known answers an acr only where the configuration names it: others are the
@@ -118,17 +132,16 @@ func known(p *Party, acr string) string {
 
 // stepUp gives the facts to the session that the step-up was begun for, if it is
 // still the browser's own.
-func (p *Party) stepUp(ctx context.Context, cookie string, flow session.Flow, facts session.Facts) (session.Flow, session.Secrets, error) {
-	var none session.Secrets
+func (p *Party) stepUp(ctx context.Context, cookie string, flow session.Flow, facts session.Facts) (session.Session, session.Secrets, error) {
 	s, err := p.book.Find(ctx, cookie)
 	if err != nil {
-		return flow, none, err
+		return s, session.Secrets{}, err
 	}
 	if s.ID != flow.Session {
-		return flow, none, fmt.Errorf("this step-up was begun for another session: %w", refusal.SessionExpired)
+		return s, session.Secrets{}, fmt.Errorf("this step-up was begun for another session: %w", refusal.SessionExpired)
 	}
-	_, renewed, err := p.book.StepUp(ctx, cookie, facts)
-	return flow, session.Secrets{Cookie: renewed}, err // the key stays as it is
+	s, renewed, err := p.book.StepUp(ctx, cookie, facts)
+	return s, session.Secrets{Cookie: renewed}, err // the key stays as it is
 }
 
 // tokens is the answer of the token endpoint.

@@ -165,7 +165,7 @@ func (p *Party) accepts(id identity, c claims, f session.Flow) error {
 			return wrong("tenant", refusal.BadToken)
 		}
 	}
-	if f.Purpose != session.StepUp {
+	if !f.StepsUp() {
 		return nil
 	}
 	return p.proves(id, f, now)

@@ -11,7 +11,7 @@
 //	keys.go        the provider's keys, fetched again at most once a minute
 //	claims.go      strict reading of claims
 //	idtoken.go     every check of an ID token, and of a step-up's
-//	begin.go       SignIn and StepUp: the way there
+//	begin.go       SignIn, StepUp and Arm: the way there
 //	callback.go    Callback: the way back
 //	introspect.go  whether an access token is still good (RFC 7662)
 //	logout.go      Logout and BackChannel
@@ -28,7 +28,8 @@
 // exact match, auth_time is a whole number of seconds not before the flow began
 // (30 s skew) and not older than five minutes, and issuer and subject are the
 // session's. Whatever was true when the flow began is looked at again when it
-// comes back.
+// comes back. A step-up that arms a page is one like any other, with a route that
+// it is for; whoever arms hears of it once it was accepted.
 //
 // It never follows a redirect of the provider, never puts the provider's words on
 // a page or into a log, and never tells a browser more than that it didn't work.
@@ -64,6 +65,10 @@ type Config struct {
 	RolesClaim             string // a claim, or a path with dots: "realm_access.roles"
 	Introspection          bool   // ask at each sign-in whether the access token is good
 	HTTP                   *http.Client
+	// Armed is told of a step-up that was begun by [Party.Arm] and accepted, with the
+	// session as it is now and the route that is to be armed, before the page is
+	// written. Its error refuses the arming; the step-up itself stands.
+	Armed func(w http.ResponseWriter, r *http.Request, s session.Session, route string) error
 }
 
 // Party is the relying party; safe for concurrent use.

@@ -134,6 +134,35 @@ func (b *Book) Stands(ctx context.Context, cookie string) error {
 	})
 }
 
+// Holds tells whether the session of a public handle still stands. It asks for no
+// secret, which a step-up would have renewed meanwhile, and is no use of it either:
+// it is for what was begun in that session and looks again. One that has ended is
+// the code of why; one that the clock ended, or that isn't there, is
+// [refusal.SessionExpired].
+func (b *Book) Holds(ctx context.Context, id string) error {
+	return b.db.View(ctx, func(tx *tx) error {
+		s, _, err := one(tx, `id=$1 and tenant=$2`, id, b.tenant)
+		if errors.Is(err, sql.ErrNoRows) {
+			return expired()
+		}
+		if err != nil {
+			return err
+		}
+		var state State
+		var why refusal.Code
+		if err := tx.QueryRow(`select state, reason from session where id=$1`, id).Scan(&state, &why); err != nil {
+			return err
+		}
+		switch {
+		case state != Active:
+			return fmt.Errorf("the session has ended: %w", why)
+		case s.over(time.Now()):
+			return expired()
+		}
+		return nil
+	})
+}
+
 // live reads the session of a cookie within a transaction.
 func (b *Book) live(tx *tx, cookie string, now time.Time) (Session, error) {
 	if len(cookie) != 64 {

@@ -191,7 +191,7 @@ func TestClock(t *testing.T) {
 				t.Error("a provider's clock that is ahead keeps a session fresh for longer")
 			}
 			_, busy := b.begin(t, facts("ann"))
-			_, watched := b.begin(t, facts("ann"))
+			looked, watched := b.begin(t, facts("ann"))
 			find := func(what, cookie string, code refusal.Code) session.Session {
 				t.Helper()
 				s, err := b.Find(ctx, cookie)
@@ -200,6 +200,7 @@ func TestClock(t *testing.T) {
 			}
 			time.Sleep(session.FreshTime - time.Millisecond)
 			want(t, "who only looks", b.Stands(ctx, watched.Cookie), "")
+			want(t, "who looks by the handle", b.Holds(ctx, looked.ID), "")
 			if s := find("just before five minutes", busy.Cookie, ""); !s.Fresh(time.Now()) {
 				t.Error("not fresh just before five minutes")
 			}
@@ -213,6 +214,7 @@ func TestClock(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			find("idle for half an hour", idle.Cookie, refusal.SessionExpired)
 			want(t, "looked at for half an hour", b.Stands(ctx, watched.Cookie), refusal.SessionExpired)
+			want(t, "looked at by the handle", b.Holds(ctx, looked.ID), refusal.SessionExpired)
 			for range 22 {
 				time.Sleep(session.Idle - time.Minute)
 				find("in use", busy.Cookie, "")
@@ -317,6 +319,9 @@ func TestFlow(t *testing.T) {
 			"a step-up to no level":  func(f *session.Flow) { f.ACR = nil },
 			"a level with a space":   func(f *session.Flow) { f.ACR = []string{"a b"} },
 			"a sign-in of a session": func(f *session.Flow) { f.Purpose = session.SignIn },
+			"an arm of no route":     func(f *session.Flow) { f.Purpose = session.Arm },
+			"an arm of no session":   func(f *session.Flow) { f.Purpose, f.Route, f.Session = session.Arm, "r", "" },
+			"a step-up of a route":   func(f *session.Flow) { f.Route = "r" },
 			"another host":           func(f *session.Flow) { f.Next = "//evil.example" },
 		} {
 			bad := f
@@ -590,4 +595,21 @@ func TestLostCommits(t *testing.T) {
 			b.check(t)
 		})
 	}
+}
+
+// Holds outlasts the renewal of the cookie, and tells why a session ended.
+func TestHolds(t *testing.T) {
+	each(t, func(t *testing.T, b *book) {
+		ctx := context.Background()
+		s, secrets := b.begin(t, facts("ann"))
+		want(t, "a session", b.Holds(ctx, s.ID), "")
+		_, renewed, err := b.StepUp(ctx, secrets.Cookie, facts("ann"))
+		want(t, "the step-up", err, "")
+		want(t, "a session that was stepped up", b.Holds(ctx, s.ID), "")
+		for name, id := range map[string]string{"nothing": "", "no such": strings.Repeat("0", 32), "the cookie": renewed} {
+			want(t, name, b.Holds(ctx, id), refusal.SessionExpired)
+		}
+		want(t, "End", b.End(ctx, s.ID, refusal.Revoked), "")
+		want(t, "a revoked session", b.Holds(ctx, s.ID), refusal.Revoked)
+	})
 }

@@ -27,7 +27,7 @@ var rules = []struct{ says, query string }{
 	{"a session has been begun once", `select id from session where generation<1`},
 	{"a flow waits, was claimed or was replayed", `select substr(state_hash,1,8) from session_flow where stands not in ('waiting','claimed','replayed')`},
 	{"a step-up is for a session and a sign-in for none", `select substr(state_hash,1,8) from session_flow
-		where purpose not in ('sign-in','step-up') or (purpose='step-up') <> (session<>'')`},
+		where purpose not in ('sign-in','step-up','arm') or (purpose<>'sign-in') <> (session<>'')`},
 	{"a logout names somebody", `select substr(jti_hash,1,8) from session_logout where subject='' and sid=''`},
 }
 

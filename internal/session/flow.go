@@ -22,6 +22,7 @@ const FlowLife = 10 * time.Minute
 const (
 	SignIn = "sign-in"
 	StepUp = "step-up"
+	Arm    = "arm" // a step-up that arms a page
 )
 
 // Flow is the one-use state of a redirect to the provider. State, Nonce and
@@ -29,12 +30,16 @@ const (
 // open only to who shows it.
 type Flow struct {
 	State, Nonce, Verifier string
-	Purpose                string   // SignIn or StepUp
+	Purpose                string   // SignIn, StepUp or Arm
 	Session                string   // the handle that a step-up is for
+	Route                  string   // the page's shell that is to be armed
 	ACR                    []string // the levels that were demanded, in order
 	Next                   string   // where to go afterwards; see Next
 	Begun                  time.Time
 }
+
+// StepsUp tells whether the flow is a step-up, for whatever purpose.
+func (f Flow) StepsUp() bool { return f.Purpose == StepUp || f.Purpose == Arm }
 
 // String keeps the secrets out of logs.
 func (f Flow) String() string { return "session.Flow " + f.Purpose }
@@ -46,6 +51,7 @@ func (f Flow) GoString() string { return f.String() }
 type sealedFlow struct {
 	Nonce    string `json:"nonce"`
 	Verifier string `json:"verifier"`
+	Route    string `json:"route,omitzero"`
 }
 
 // check refuses a flow that was never fit to begin.
@@ -53,9 +59,9 @@ func (f Flow) check() error {
 	switch {
 	case len(f.State) < 64 || len(f.State) > 256 || f.Nonce == "" || f.Verifier == "":
 		return fmt.Errorf("a flow without its secrets: %w", refusal.BadDocument)
-	case f.Purpose != SignIn && f.Purpose != StepUp, (f.Purpose == StepUp) != (f.Session != ""):
+	case f.Purpose != SignIn && !f.StepsUp(), f.StepsUp() != (f.Session != ""), (f.Purpose == Arm) != (f.Route != ""), len(f.Route) > 128:
 		return fmt.Errorf("a flow without a purpose: %w", refusal.BadDocument)
-	case f.Purpose == StepUp && len(f.ACR) == 0:
+	case f.StepsUp() && len(f.ACR) == 0:
 		return fmt.Errorf("a step-up that demands nothing: %w", refusal.BadDocument)
 	}
 	for _, acr := range f.ACR {
@@ -74,7 +80,7 @@ func (b *Book) BeginFlow(ctx context.Context, f Flow) error {
 		return err
 	}
 	b.sweepNow(ctx)
-	text, err := json.Marshal(sealedFlow{f.Nonce, f.Verifier})
+	text, err := json.Marshal(sealedFlow{f.Nonce, f.Verifier, f.Route})
 	if err != nil {
 		return err
 	}
@@ -127,7 +133,7 @@ func (b *Book) ClaimFlow(ctx context.Context, state string) (Flow, error) {
 		if err == nil {
 			err = json.Unmarshal([]byte(text), &inside)
 		}
-		f.Nonce, f.Verifier = inside.Nonce, inside.Verifier
+		f.Nonce, f.Verifier, f.Route = inside.Nonce, inside.Verifier, inside.Route
 		return err
 	})
 	if err == nil {

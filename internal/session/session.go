@@ -5,7 +5,7 @@
 //
 //	session.go  what a session is and tells
 //	state.go    the states of a session and of a flow, the two tables of moves
-//	book.go     Begin, Find, StepUp: one look-up, and how an id is renewed
+//	book.go     Begin, Find, StepUp, Holds: one look-up, and how an id is renewed
 //	end.go      how sessions end, one by one, all others, and by expiry
 //	flow.go     the one-use state of a redirect to the provider
 //	next.go     where a redirect may lead afterwards
