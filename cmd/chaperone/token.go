@@ -54,13 +54,14 @@ func newTokenCreateCmd(a *app) *cobra.Command {
 		Short: "Make a token; it is shown once",
 		Example: "  chaperone token create --name backup --collection files:items_list,item_read --expires 30d\n" +
 			"  chaperone token create --name agent --engagement acme-2026 --expires 7d\n" +
+			"  chaperone token create --name helper --scope control:write --expires 8h\n" +
 			"  TOKEN=$(chaperone token create --name ci --collection files:items_list,item_read,item_write)",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.createToken(cmd.Context(), n) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&n.name, "name", "", "what the token is for, as its owner will see the `NAME` (required)")
-	flags.StringSliceVar(&n.scopes, "scope", nil, "a `SCOPE`: "+strings.Join(oauth.Served, ", ")+" (repeatable; default what the other flags need)")
+	flags.StringSliceVar(&n.scopes, "scope", nil, "a `SCOPE`: "+strings.Join(oauth.Scopes, ", ")+" (repeatable; default what the other flags need)")
 	flags.StringArrayVar(&n.collections, "collection", nil, "`ID:FUNCTIONS` that it may use, comma between: "+functionWords()+" (repeatable)")
 	flags.StringArrayVar(&n.engagements, "engagement", nil, "an engagement's `NAME` for which it may open contained browsers (repeatable)")
 	flags.StringVar(&n.expires, "expires", "30d", "how `LONG` it lives, e.g. 12h or 90d; 365d at most")
@@ -159,6 +160,9 @@ func (a *app) createToken(ctx context.Context, n newToken) (err error) {
 	for _, s := range script.Selection {
 		fmt.Fprintf(a.stderr, "  %s: %s\n", s.Collection, join(s.Functions))
 	}
+	if slices.Contains(script.Scopes, oauth.ScopeControl) {
+		fmt.Fprintln(a.stderr, "  tools of pages that their person has open and armed")
+	}
 	if len(n.engagements) > 0 {
 		fmt.Fprintf(a.stderr, "  contained browsers: %s\n", strings.Join(n.engagements, ", "))
 	}
@@ -185,8 +189,8 @@ func (n newToken) script() (mcp.Script, error) {
 		n.scopes = n.needed()
 	}
 	s.Scopes, err = oauth.ParseScope(strings.Join(n.scopes, " "))
-	if err != nil || len(s.Scopes) == 0 || slices.ContainsFunc(s.Scopes, func(x string) bool { return !slices.Contains(oauth.Served, x) }) {
-		return s, fmt.Errorf("--scope: one of %s", strings.Join(oauth.Served, ", "))
+	if err != nil || len(s.Scopes) == 0 || slices.ContainsFunc(s.Scopes, func(x string) bool { return !slices.Contains(oauth.Scopes, x) }) {
+		return s, fmt.Errorf("--scope: one of %s", strings.Join(oauth.Scopes, ", "))
 	}
 	if s.Life, err = life(n.expires); err != nil {
 		return s, err
@@ -390,6 +394,9 @@ func (t listedToken) may() string {
 	var parts []string
 	for _, s := range t.Selection {
 		parts = append(parts, s.Collection+": "+join(s.Functions))
+	}
+	if slices.Contains(t.Scopes, oauth.ScopeControl) {
+		parts = append(parts, "armed pages")
 	}
 	if browsers := oauth.Engagements(t.Scopes); len(browsers) > 0 {
 		parts = append(parts, "browsers: "+strings.Join(browsers, ", "))

@@ -15,7 +15,8 @@ import (
 // surface, to the one place where it becomes a grant and its tokens.
 type consents struct {
 	mcp.Consents
-	fleet *fleet.Fleet // nil: no browsers, so no engagement can be named
+	fleet   *fleet.Fleet // nil: no browsers, so no engagement can be named
+	control bool         // attended control is served
 }
 
 func (c consents) Approve(ctx context.Context, request string, y rest.Yes) (string, error) {
@@ -35,8 +36,9 @@ func (c consents) Token(ctx context.Context, s rest.Script) (token, connection s
 		mcp.Script{Name: s.Name, Scopes: scopes, Selection: s.Selection, Life: s.Life})
 }
 
-// with adds the scopes that name engagements: those that the operator offers now,
-// and at least one where owned browsers are given at all.
+// with answers the scopes by their one name, and adds those that name engagements:
+// those that the operator offers now, and at least one where owned browsers are
+// given at all. What isn't served here isn't given.
 func (c consents) with(scopes, engagements []string) ([]string, error) {
 	if len(oauth.Engagements(scopes)) > 0 { // they are named apart, and looked up
 		return nil, tool.Fail(tool.InvalidInput, "path", "/scopes", "rule", "enum")
@@ -44,7 +46,14 @@ func (c consents) with(scopes, engagements []string) ([]string, error) {
 	if slices.Contains(scopes, oauth.ScopeOwned) != (len(engagements) > 0) {
 		return nil, tool.Fail(tool.InvalidInput, "path", "/engagements", "rule", "required")
 	}
-	out := slices.Clone(scopes)
+	var out []string
+	for _, s := range scopes {
+		s = oauth.Named(s)
+		if slices.Contains(out, s) || s == oauth.ScopeControl && !c.control {
+			return nil, tool.Fail(tool.InvalidInput, "path", "/scopes", "rule", "enum")
+		}
+		out = append(out, s)
+	}
 	for _, e := range engagements {
 		if err := c.offered(e); err != nil {
 			return nil, err

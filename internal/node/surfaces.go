@@ -15,7 +15,7 @@ import (
 
 // openSurfaces makes the one handler: the table of routes, and the pages beside it.
 func (n *Node) openSurfaces(ctx context.Context) error {
-	yes := consents{mcp.Consents{Tokens: n.tokens, Ledger: n.ledger}, n.fleet}
+	yes := consents{mcp.Consents{Tokens: n.tokens, Ledger: n.ledger}, n.fleet, false}
 	offers, scopes := []mcp.Offer{mcp.NewAccount(n.desk, n.ledger)}, []string{oauth.ScopeCollections}
 	if n.fleet != nil {
 		offers, scopes = append(offers, mcp.NewOwned(n.fleet)), append(scopes, oauth.ScopeOwned)

@@ -18,20 +18,23 @@ const (
 // Scopes lists them in the order in which they are told.
 var Scopes = []string{ScopeCollections, ScopeOwned, ScopeControl}
 
-// Served are those of them that something answers for today: only they are granted.
-var Served = []string{ScopeCollections, ScopeOwned}
-
 // synonyms are other names that callers use (attended-control.md, section 5).
 var synonyms = map[string]string{"kg:write": ScopeControl, "kg:admin": ScopeControl}
+
+// Named answers the one name of a scope, which callers may know by another.
+func Named(scope string) string {
+	if s, ok := synonyms[scope]; ok {
+		return s
+	}
+	return scope
+}
 
 // ParseScope reads a scope parameter into its one form: known names, in order,
 // none twice. Nothing asked is nothing; an unknown name is [refusal.BadDocument].
 func ParseScope(text string) ([]string, error) {
 	var asked []string
 	for _, name := range strings.Split(text, " ") {
-		if s, ok := synonyms[name]; ok {
-			name = s
-		}
+		name = Named(name)
 		switch {
 		case name == "":
 		case !slices.Contains(Scopes, name):

@@ -61,10 +61,18 @@ func (g *guard) challenge(w http.ResponseWriter, route Route, err error) {
 		head += `, error="insufficient_scope", scope="` + route.Scope + `"`
 		status, code = http.StatusForbidden, tool.GrantRevoked
 	default:
-		RefuseError(w, err)
+		route.refuse(w, err)
 		return
 	}
 	w.Header().Set("WWW-Authenticate", head)
+	if route.Refusal != nil {
+		code = refusal.Unauthenticated
+		if status == http.StatusForbidden {
+			code = refusal.Forbidden
+		}
+		route.refuse(w, code)
+		return
+	}
 	refuse(w, status, code, nil)
 }
 

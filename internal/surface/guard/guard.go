@@ -11,6 +11,7 @@
 //	limit.go    how often one caller may ask
 //	patience.go how long one caller may take to send a body and to read an answer
 //	answer.go   bodies read strictly, answers and refusals written alike
+//	control.go  attended control as bearers ask for it, whichever way they come
 //
 // A path that isn't in the table doesn't exist, for anybody. A route says who may
 // call it: nobody in particular, the owner (cookie and session key, together), or
@@ -62,7 +63,20 @@ type Route struct {
 	Fresh        bool  // the owner's step-up must be younger than five minutes
 	Body         int64 // bytes at most; 0 is 64 KiB
 	Scope        string
-	Handler      http.HandlerFunc
+	// Refusal writes what stops a request before its handler, where the route has a
+	// form of its own for that; err has the code. nil is the form of all others.
+	Refusal func(w http.ResponseWriter, err error)
+	Handler http.HandlerFunc
+}
+
+// refuse writes a refusal in the route's form.
+func (route Route) refuse(w http.ResponseWriter, err error) {
+	if route.Refusal == nil {
+		RefuseError(w, err)
+		return
+	}
+	protect(w)
+	route.Refusal(w, err)
 }
 
 // Sessions finds the session of a cookie and judges its second secret.
@@ -208,11 +222,11 @@ func (g *guard) judge(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.rate[route.Who].Allow(g.peer(r)) {
 			w.Header().Set("Retry-After", "1")
-			Refuse(w, tool.RateLimited)
+			route.refuse(w, tool.RateLimited)
 			return
 		}
 		if err := g.source(r, route); err != nil {
-			RefuseError(w, err)
+			route.refuse(w, err)
 			return
 		}
 		ctx, err := g.credential(r, route)

@@ -56,7 +56,7 @@ func (c Consents) Approve(ctx context.Context, id string, owner Owner, selection
 	if days < 1 || days > MaxDays {
 		return "", catalog.Fail(catalog.InvalidInput, "path", "/days", "rule", "maximum")
 	}
-	if len(scopes) == 0 || slices.ContainsFunc(scopes, unserved) || slices.ContainsFunc(scopes, func(s string) bool { return !slices.Contains(p.Scopes, oauth.Base(s)) }) {
+	if len(scopes) == 0 || slices.ContainsFunc(scopes, unknownScope) || slices.ContainsFunc(scopes, func(s string) bool { return !slices.Contains(p.Scopes, oauth.Base(s)) }) {
 		return "", catalog.Fail(catalog.InvalidInput, "path", "/scopes", "rule", "enum")
 	}
 	ends := time.Now().Add(time.Duration(days) * 24 * time.Hour)
@@ -84,8 +84,8 @@ type Script struct {
 	Life      time.Duration // at most [MaxDays]
 }
 
-// unserved tells a scope that nothing answers for.
-func unserved(scope string) bool { return !slices.Contains(oauth.Served, oauth.Base(scope)) }
+// unknownScope tells a scope that doesn't exist.
+func unknownScope(scope string) bool { return !slices.Contains(oauth.Scopes, oauth.Base(scope)) }
 
 // Issue makes a connection and a script's token over it. The token is answered
 // here and nowhere again.
@@ -95,7 +95,7 @@ func (c Consents) Issue(ctx context.Context, owner Owner, s Script) (token, conn
 		return "", "", catalog.Fail(catalog.InvalidInput, "path", "/name", "rule", "text")
 	case s.Life <= 0 || s.Life > MaxDays*24*time.Hour:
 		return "", "", catalog.Fail(catalog.InvalidInput, "path", "/expires_in_s", "rule", "maximum")
-	case len(s.Scopes) == 0 || slices.ContainsFunc(s.Scopes, unserved):
+	case len(s.Scopes) == 0 || slices.ContainsFunc(s.Scopes, unknownScope):
 		return "", "", catalog.Fail(catalog.InvalidInput, "path", "/scopes", "rule", "enum")
 	}
 	client, ends := oauth.NewScript(), time.Now().Add(s.Life)

@@ -12,6 +12,7 @@
 //	passkeys.go     passkeys and recovery codes of the built-in provider
 //	agents.go       owned browsers: open, watch, pause, end
 //	audit.go        the person's view of the log
+//	control.go      attended control, for agents
 //
 // It translates and decides nothing: who may call is guard's, what may be done is
 // the authorities' and the operation's. An answer is made of their values only.
@@ -86,6 +87,7 @@ type Config struct {
 	Runs          *run.Book
 	Log           *audit.Log
 	Ending        <-chan struct{} // closed when streams are to end; nil: never
+	Control       *guard.Control  // attended control, as agents ask for it; nil where there is none
 	BrowserDenied string          // why the browser surface is off, "" where it may be used
 }
 
@@ -145,6 +147,9 @@ func Routes(c Config) []guard.Route {
 	}
 	if c.Fleet != nil {
 		routes = append(routes, a.fleetRoutes()...)
+	}
+	if c.Control != nil {
+		routes = append(routes, controlRoute(c.Control))
 	}
 	return routes
 }
