@@ -29,6 +29,32 @@ export function canonicalize(text: string): string {
   return out;
 }
 
+/** Answers an object's members, each value in canonical form, or throws a CanonError. */
+export function members(text: string): Map<string, string> {
+  const reader = new Reader(text);
+  const out = reader.membersAlone();
+  reader.end();
+  return new Map(out);
+}
+
+/** Answers an array's elements in canonical form, or throws a CanonError. */
+export function elements(text: string): string[] {
+  const reader = new Reader(text);
+  const out = reader.elementsAlone();
+  reader.end();
+  return out;
+}
+
+/** Makes an object of members that are canonical already. It is the caller's to give each key once. */
+export function compose(all: Readonly<Record<string, string>>): string {
+  return write(Object.entries(all).sort(byKey));
+}
+
+/** The canonical form of a string of valid Unicode. */
+export function word(s: string): string {
+  return canonicalize(JSON.stringify(s));
+}
+
 /** Names canonical text by the SHA-256 of its UTF-8 bytes. */
 export async function digest(canonical: string): Promise<string> {
   const sum = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(canonical));
@@ -45,6 +71,17 @@ const escapes: Readonly<Record<string, string>> = {
 const short: ReadonlyMap<string, string> = new Map([
   ['"', '\\"'], ["\\", "\\\\"], ["\b", "\\b"], ["\f", "\\f"], ["\n", "\\n"], ["\r", "\\r"], ["\t", "\\t"],
 ]);
+
+type Member = [key: string, value: string];
+
+/** Strings compare by UTF-16 code units, which is the order asked for. */
+function byKey([a]: Member, [b]: Member): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+function write(members: readonly Member[]): string {
+  return "{" + members.map(([key, value]) => quote(key) + ":" + value).join(",") + "}";
+}
 
 class Reader {
   private at = 0;
@@ -108,7 +145,23 @@ class Reader {
     return word;
   }
 
+  /** Reads an array and nothing else. */
+  elementsAlone(): string[] {
+    if (this.next() !== "[") this.bad("no array");
+    return this.elements(1);
+  }
+
+  /** Reads an object and nothing else. */
+  membersAlone(): Member[] {
+    if (this.next() !== "{") this.bad("no object");
+    return this.members(1);
+  }
+
   private array(depth: number): string {
+    return "[" + this.elements(depth).join(",") + "]";
+  }
+
+  private elements(depth: number): string[] {
     this.at++;
     const out: string[] = [];
     if (this.next() !== "]") {
@@ -116,7 +169,7 @@ class Reader {
       while (this.more("]"));
     }
     this.at++;
-    return "[" + out.join(",") + "]";
+    return out;
   }
 
   /** Steps over a comma, or stays on the closing bracket. */
@@ -131,22 +184,26 @@ class Reader {
   }
 
   private object(depth: number): string {
+    return write(this.members(depth));
+  }
+
+  /** Reads members, in the order of their keys. */
+  private members(depth: number): Member[] {
     this.at++;
-    const members: [key: string, value: string][] = [];
+    const members: Member[] = [];
     if (this.next() !== "}") {
       do members.push(this.member(depth));
       while (this.more("}"));
     }
-    // Strings compare by UTF-16 code units, which is the order asked for.
-    members.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
+    members.sort(byKey);
     for (const [i, [key]] of members.entries()) {
       if (i > 0 && members[i - 1]![0] === key) this.bad("a duplicate key in the object that ends here");
     }
     this.at++;
-    return "{" + members.map(([key, value]) => quote(key) + ":" + value).join(",") + "}";
+    return members;
   }
 
-  private member(depth: number): [string, string] {
+  private member(depth: number): Member {
     if (this.next() !== '"') this.bad("no key");
     const key = this.string();
     if (this.next() !== ":") this.bad("no : after a key");
