@@ -170,7 +170,10 @@ func (b *Book) create(tx *tx, c *call, now time.Time) error {
 	if !c.Class.Mutates() {
 		v, c.claim, c.Attempts, claimed = callDispatch, c.admission, 1, now.UnixMilli()
 	}
-	c.State, c.Effect, c.Telemetry = CallState(calls.born(v)), controlv1.NoEffect, controlv1.Queued
+	c.State, c.Effect, c.Telemetry = CallState(calls.born(v)), controlv1.NoEffect, controlv1.NotConfigured
+	if b.opts.Exports {
+		c.Telemetry = controlv1.Queued
+	}
 	trace, err := controlv1.ParseID(traceID(c.ID))
 	if err != nil {
 		return err

@@ -131,9 +131,9 @@ func TestEachDurableStepFailsTwice(t *testing.T) {
 			k := must[ledger.Kill](s.t)(s.b.Kill(ctx, ledger.KillPrincipal, s.caller.Principal.String(), s.caller.Principal))
 			return func(s *stage) error { return s.b.Lift(ctx, k.ID, s.caller.Principal) }
 		}},
-		{"Telemetry", "ok", func(s *stage) verb {
+		{"Exported", "ok", func(s *stage) verb {
 			c := s.leased().dispatched("read_page")
-			return func(s *stage) error { return s.b.Telemetry(ctx, c.ID, controlv1.Recorded) }
+			return func(s *stage) error { return s.b.Exported(ctx, []controlv1.ID{c.ID}, controlv1.Recorded) }
 		}},
 		{"EndLogin", "ok", func(s *stage) verb {
 			s.leased().admit("pay")

@@ -57,6 +57,7 @@ type Kill struct {
 	Ref      string // a call, lease, arm or principal; "" for tenant and all
 	State    KillState
 	SetMS    int64
+	By       ref.Principal  // who set it; zero is the operator, at the machine itself
 	InFlight []controlv1.ID // told to stop, and not settled yet
 	Unknown  []controlv1.ID // whose effect nobody knows
 }
@@ -104,7 +105,7 @@ func (b *Book) Kill(ctx context.Context, scope KillScope, target string, by ref.
 		if err := b.endKilled(tx, scope, target, now); err != nil {
 			return nil, err
 		}
-		out = Kill{ID: id, Scope: scope, Ref: target, State: KillOn, SetMS: now.UnixMilli()}
+		out = Kill{ID: id, Scope: scope, Ref: target, State: KillOn, SetMS: now.UnixMilli(), By: by}
 		return nil, out.look(tx, tenant)
 	})
 	return out, err
@@ -205,18 +206,20 @@ func (b *Book) Kills(ctx context.Context) (all []Kill, err error) {
 	err = b.db.View(ctx, func(tx *tx) error {
 		all = nil
 		var tenants []string
-		err := tx.Each(`select kill, tenant, scope, ref, set_ms from attended_kill where state='on' and tenant in ($1,'*') order by set_ms, kill`, []any{b.tenant},
+		err := tx.Each(`select kill, tenant, scope, ref, by_ref, set_ms from attended_kill where state='on' and tenant in ($1,'*') order by set_ms, kill`, []any{b.tenant},
 			func(r store.Scanner) error {
 				k := Kill{State: KillOn}
-				var id, tenant, scope string
-				if err := r.Scan(&id, &tenant, &scope, &k.Ref, &k.SetMS); err != nil {
+				var id, tenant, scope, by string
+				if err := r.Scan(&id, &tenant, &scope, &k.Ref, &by, &k.SetMS); err != nil {
 					return err
 				}
-				var err error
-				k.ID, err = controlv1.ParseID(id)
-				k.Scope = KillScope(scope)
+				p := parser{}
+				k.ID, k.Scope = parsed(&p, id, controlv1.ParseID), KillScope(scope)
+				if by != "" {
+					k.By = parsed(&p, by, ref.Parse[ref.PrincipalKind])
+				}
 				all, tenants = append(all, k), append(tenants, tenant)
-				return err
+				return p.err
 			})
 		for i := range all {
 			if err == nil {

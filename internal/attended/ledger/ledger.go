@@ -18,7 +18,8 @@
 //	kill.go          the kill switch
 //	repair.go        what time does, and what a dead node left
 //	check.go         the invariants; history.go: rows held to the log
-//	show.go          what people are told
+//	show.go          what callers are told; person.go: what people are
+//	export.go        calls whose telemetry is still to be exported
 //
 // Durable steps of a channel, and what a crash right after each leaves:
 //
@@ -83,6 +84,7 @@ const (
 type Options struct {
 	ArmTime  time.Duration // an arm's life, at most and by default 15 minutes
 	Receipts *policy.Book  // where T1 writes the decision over each call, in its own transaction
+	Exports  bool          // somebody exports telemetry; else no call has any, and says so
 }
 
 // Book is where a tenant's attended control stands: one database and its log.

@@ -261,14 +261,3 @@ func callCode(why refusal.Code) refusal.Code {
 	}
 	return refusal.AuthorityLost // the arm's own reason isn't the caller's to know
 }
-
-// Telemetry records what became of a call's export.
-func (b *Book) Telemetry(ctx context.Context, id controlv1.ID, t controlv1.Telemetry) error {
-	return b.update(ctx, func(tx *tx) (error, error) {
-		rows, err := tx.Exec(`update attended_call set telemetry=$1 where call=$2 and tenant=$3`, string(t), id.String(), b.tenant)
-		if err == nil && rows != 1 {
-			err = refuse(refusal.UnknownCall, "no such call")
-		}
-		return nil, err
-	})
-}
