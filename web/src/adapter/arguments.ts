@@ -24,6 +24,11 @@ export function capture(tool: string, input: unknown): Arguments {
   return Object.freeze({ tool, text, values: values as Record<string, unknown> });
 }
 
+/** Holds arguments that came as canonical text of an object. */
+export function held(tool: string, text: string): Arguments {
+  return Object.freeze({ tool, text, values: freeze(JSON.parse(text)) as Record<string, unknown> });
+}
+
 function canonical(input: unknown): string {
   let text: string | undefined;
   try {

@@ -54,8 +54,18 @@ async function read(mine: Arguments, period: Period, stop: AbortSignal): Promise
 async function mutate(tool: Descriptor, mine: Arguments, period: Period, stop: AbortSignal): Promise<Record<string, unknown>> {
   untouched(period, stop);
   const decision = await review(tool, mine, stop, () => prepare(mine, period, stop));
+  await acknowledge(decision, period, stop);
+  return carryOut(mine, decision, period, stop);
+}
+
+/** Tells the server that what it prepared was confirmed in this browser session. */
+export async function acknowledge(decision: Prepared, period: Period, stop: AbortSignal): Promise<void> {
   untouched(period, stop);
   await call("POST", "/api/automation/confirm", { receipt_id: decision.receipt, digest: decision.digest }, { signal: stop });
+}
+
+/** Sends a mutation under the receipt that was acknowledged for it. */
+export async function carryOut(mine: Arguments, decision: Prepared, period: Period, stop: AbortSignal): Promise<Record<string, unknown>> {
   untouched(period, stop);
   const result = await send(body(mine, { receipt_id: decision.receipt }), stop);
   // It has happened; but the person or the selection that it was for is gone, and
@@ -68,7 +78,7 @@ async function mutate(tool: Descriptor, mine: Arguments, period: Period, stop: A
 const mostReview = 8 << 20; // bytes
 
 /** Asks the server what a mutation would do. It must have understood these very bytes. */
-async function prepare(mine: Arguments, period: Period, stop: AbortSignal): Promise<Prepared> {
+export async function prepare(mine: Arguments, period: Period, stop: AbortSignal): Promise<Prepared> {
   untouched(period, stop);
   const asked = performance.now();
   const { value, date } = await ask("POST", "/api/automation/prepare", undefined, { raw: body(mine), signal: stop, most: mostReview });
