@@ -31,6 +31,8 @@ require (
 
 require github.com/yuin/goldmark v1.8.7
 
+require github.com/coder/websocket v1.8.15
+
 require (
 	github.com/cedar-policy/cedar-go v1.9.1
 	golang.org/x/exp v0.0.0-20220921023135-46d9e7742f1e // indirect
