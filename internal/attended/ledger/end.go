@@ -36,6 +36,9 @@ func (b *Book) Disconnect(ctx context.Context, id ref.Attended, why refusal.Code
 		if err != nil {
 			return nil, err
 		}
+		if now := time.Now(); !arms.over(a.stand.state) && a.until() <= now.UnixMilli() {
+			return nil, b.endArm(tx, a, armExpire, refusal.ArmExpired, now)
+		}
 		return nil, b.revokeArm(tx, a, why)
 	})
 }

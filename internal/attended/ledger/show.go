@@ -6,6 +6,7 @@ import (
 
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/ref"
+	"chaperone/internal/refusal"
 	"chaperone/internal/store"
 )
 
@@ -77,6 +78,20 @@ func (b *Book) document(tx *tx, id string) (d Document, standing bool, err error
 func (b *Book) Show(ctx context.Context, who Caller, id controlv1.ID) (out Call, err error) {
 	err = b.db.View(ctx, func(tx *tx) error {
 		c, err := b.ownCall(tx, id, who)
+		out = c.Call
+		return err
+	})
+	return out, err
+}
+
+// Call answers one of the tenant's calls, whoever asked for it: for the node that
+// carries it.
+func (b *Book) Call(ctx context.Context, id controlv1.ID) (out Call, err error) {
+	err = b.db.View(ctx, func(tx *tx) error {
+		c, err := b.findCall(tx, id.String())
+		if err == nil && c.tenant != b.tenant {
+			err = refuse(refusal.UnknownCall, "no such call")
+		}
 		out = c.Call
 		return err
 	})

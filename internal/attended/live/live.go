@@ -4,10 +4,9 @@
 //
 // It contains
 //
-//	live.go        Config, Authority, Trust: what is known of who has a page open
+//	live.go        Config, Trust, Caller, Authority: what there is on this node
 //	attend.go      arming: Grant, Finalize, Revoke
 //	channel.go     one channel, from channel.open to its close
-//	frame.go       what a page's frames do
 //	revalidate.go  exact yeses of the page's sign-in, none of them kept
 //	dispatch.go    Dispatch: the one entry of MCP, REST and workflows
 //	execute.go     execute_call: admission, and what is sent
@@ -18,8 +17,9 @@
 // ledger committed, and what a page says is written before anybody is told. In
 // memory alone are arguments and results, the sockets, and who waits.
 //
-// A goroutine serves each channel and reads its socket, a second one writes it; a
-// call under way has one of its own, which nothing but its end stops.
+// A goroutine serves each channel and reads its socket. A call under way has one of
+// its own, which nothing but its end stops: it alone sends the call's frames, each
+// after its turn in the channel's rate and after one more look at the sign-in.
 //
 // It holds no cookie and no token: whether a page's sign-in still stands is a
 // function without arguments, whose credential stays with the page's server.
@@ -29,6 +29,11 @@ package live
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
 
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/attended/ledger"
@@ -96,41 +101,199 @@ type Config struct {
 // Authority is the one authority of a node's attended pages.
 type Authority struct {
 	Config
+	terms controlv1.ID // the policy's version, which every channel and caller is under
+	tasks sync.WaitGroup
+	stop  chan struct{} // closed when the node ends
+
+	mu        sync.Mutex // guards what follows; nothing waits under it
+	closed    bool
+	channels  map[ref.Attended]*channel // from their first byte
+	documents map[ref.Document]*channel // once they are ready
+	flights   map[controlv1.ID]*flight
 }
 
-// New makes one.
-func New(c Config) (*Authority, error) { return &Authority{Config: c}, nil }
-
-// Grant seals fresh step-up evidence, at the callback of an arming step-up.
-func (a *Authority) Grant(ctx context.Context, t Trust) (ledger.Arm, error) {
-	panic("to do")
+// New makes one over a ledger, whose ends it hears of.
+func New(c Config) (*Authority, error) {
+	if c.Book == nil || c.Policy == nil || c.Tenant == "" || c.Origin == "" {
+		return nil, fmt.Errorf("attended control lacks a part: %w", refusal.BadDocument)
+	}
+	if c.Name.IsZero() {
+		c.Name, _ = controlv1.ParseID("chaperone")
+	}
+	terms, err := controlv1.ParseID(c.Policy.Version())
+	if err != nil {
+		return nil, err
+	}
+	a := &Authority{Config: c, terms: terms, stop: make(chan struct{}), channels: map[ref.Attended]*channel{},
+		documents: map[ref.Document]*channel{}, flights: map[controlv1.ID]*flight{}}
+	c.Book.OnArmEnd(a.armEnded)
+	c.Book.OnCall(a.moved)
+	a.tasks.Go(a.watch)
+	return a, nil
 }
 
-// Finalize revalidates and binds a grant to the reloaded page. Its nonce is told once.
-func (a *Authority) Finalize(ctx context.Context, t Trust, arm ref.Attended, p controlv1.Place) (ledger.Arm, controlv1.Nonce, error) {
-	panic("to do")
-}
-
-// Revoke ends an arm by its exact binding; of a grant p is zero. It asks nobody.
-func (a *Authority) Revoke(ctx context.Context, who controlv1.Person, arm ref.Attended, p controlv1.Place, why refusal.Code) error {
-	panic("to do")
-}
-
-// Channel serves a page's socket until it ends, and closes it. place is the one
-// that was finalized.
-func (a *Authority) Channel(ctx context.Context, t Trust, arm ref.Attended, place controlv1.Place, conn Conn) {
-	panic("to do")
-}
-
-// Dispatch does what a caller asks. Its error has a code of section 6.
-func (a *Authority) Dispatch(ctx context.Context, c Caller, what controlv1.Action) (Answer, error) {
-	panic("to do")
-}
+// Terms answers the policy's version, as evidence and callers carry it.
+func (a *Authority) Terms() controlv1.ID { return a.terms }
 
 // Principal answers the reference of a person.
 func (a *Authority) Principal(p identity.Principal) ref.Principal {
 	return controlv1.Person{Tenant: p.Tenant(), Actor: p.Actor()}.Principal(a.Key)
 }
 
-// Close ends every channel (1013) once its calls are over or ctx is done.
-func (a *Authority) Close(ctx context.Context) error { return nil }
+// own tells whether a page is this server's.
+func (a *Authority) own(origin controlv1.Origin) bool { return origin.String() == a.Origin }
+
+func (a *Authority) reads(origin controlv1.Origin, tool controlv1.ID) bool {
+	return slices.Contains(a.Reads[origin.String()], tool.String())
+}
+
+// join takes a channel in, unless the node ends.
+func (a *Authority) join(c *channel) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return false
+	}
+	a.tasks.Add(1)
+	if a.channels[c.arm.Ref] == nil { // a second socket of the same arm isn't the arm's
+		a.channels[c.arm.Ref] = c
+	}
+	return true
+}
+
+// publish lets calls reach a channel that is ready.
+func (a *Authority) publish(c *channel) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.channels[c.arm.Ref] = c
+	a.documents[c.place.Document] = c
+}
+
+func (a *Authority) leave(c *channel) {
+	a.mu.Lock()
+	if a.channels[c.arm.Ref] == c {
+		delete(a.channels, c.arm.Ref)
+	}
+	if a.documents[c.place.Document] == c {
+		delete(a.documents, c.place.Document)
+	}
+	a.mu.Unlock()
+	a.tasks.Done()
+}
+
+// channel answers the live channel of a document, nil for none here.
+func (a *Authority) channel(d ref.Document) *channel {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.documents[d]
+}
+
+// armEnded closes the socket of an arm that has just ended.
+func (a *Authority) armEnded(arm ref.Attended, why refusal.Code) {
+	a.mu.Lock()
+	c := a.channels[arm]
+	a.mu.Unlock()
+	if c != nil {
+		c.end(controlv1.CloseTrust, controlv1.Trust(why))
+	}
+}
+
+// moved wakes the call that a verb has just moved.
+func (a *Authority) moved(id controlv1.ID) {
+	a.mu.Lock()
+	f := a.flights[id]
+	a.mu.Unlock()
+	if f != nil {
+		f.poke()
+	}
+}
+
+// tell hands a call what its own page said of it. What is said of any other call is
+// nothing: it ends no channel, and moves nothing.
+func (a *Authority) tell(c *channel, id controlv1.ID, what said) {
+	a.mu.Lock()
+	f := a.flights[id]
+	a.mu.Unlock()
+	if f != nil && f.c == c {
+		f.hear(what)
+	}
+}
+
+// watchTime is how often a node looks for what other nodes ended.
+const watchTime = time.Second
+
+// watch hears of ends that other processes wrote, until the node ends.
+func (a *Authority) watch() {
+	tick := time.NewTicker(watchTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-a.stop:
+			return
+		}
+		a.mu.Lock()
+		channels := slices.Collect(maps.Values(a.channels))
+		flights := slices.Collect(maps.Values(a.flights))
+		a.mu.Unlock()
+		for _, c := range channels {
+			c.mu.Lock()
+			consumed := c.consumed
+			c.mu.Unlock()
+			if !consumed {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), sendTime)
+			if _, err := a.Book.Standing(ctx, c.arm.Ref); err != nil && !infra(err) {
+				c.end(controlv1.CloseTrust, controlv1.Trust(refusal.Of(err)))
+			}
+			cancel()
+		}
+		for _, f := range flights {
+			f.poke()
+		}
+	}
+}
+
+// insist does what must be done until it is, for a while: after that, and where the
+// node ends, Repair does it on any node.
+func (a *Authority) insist(ctx context.Context, do func(context.Context) error) error {
+	var err error
+	for wait := 50 * time.Millisecond; wait < 10*time.Second; wait *= 2 {
+		one, cancel := context.WithTimeout(ctx, sendTime)
+		err = do(one)
+		cancel()
+		if err == nil || !infra(err) {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-a.stop:
+			return err
+		}
+	}
+	return err
+}
+
+// Close ends every channel (1013) and waits for what that ends. Nothing new begins.
+func (a *Authority) Close(ctx context.Context) error {
+	a.mu.Lock()
+	first := !a.closed
+	a.closed = true
+	channels := slices.Collect(maps.Values(a.channels))
+	a.mu.Unlock()
+	for _, c := range channels {
+		c.end(controlv1.CloseGoingAway, refusal.ChannelUnavailable)
+	}
+	if first {
+		close(a.stop)
+	}
+	done := make(chan struct{})
+	go func() { a.tasks.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("attended control didn't end in time: %w", ctx.Err())
+	}
+}
