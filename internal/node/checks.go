@@ -3,10 +3,12 @@ package node
 import (
 	"errors"
 
+	attended "chaperone/internal/attended/ledger"
 	"chaperone/internal/audit"
 	"chaperone/internal/credential"
 	"chaperone/internal/oauth"
 	"chaperone/internal/owned/run"
+	"chaperone/internal/policy"
 	"chaperone/internal/portal/item"
 	"chaperone/internal/portal/ledger"
 	"chaperone/internal/refusal"
@@ -18,7 +20,7 @@ import (
 // what `chaperone audit verify` holds a database to, beside the log.
 func Invariants() []audit.Check {
 	var all []audit.Check
-	for _, check := range []audit.Check{run.Check, session.Check, credential.Check, oauth.Check, ledger.Check, item.Check} {
+	for _, check := range []audit.Check{run.Check, session.Check, credential.Check, oauth.Check, ledger.Check, item.Check, policy.Check, attended.Check} {
 		all = append(all, unlessOlder(check))
 	}
 	return all

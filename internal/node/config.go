@@ -34,6 +34,9 @@ type Config struct {
 	Browser     Browser       `yaml:"browser"`
 	Audit       Audit         `yaml:"audit"`
 	Engagements string        `yaml:"engagements"`
+	Authority   string        `yaml:"authority"`
+	Policy      string        `yaml:"policy"`
+	Pages       []Page        `yaml:"pages"`
 	Reviewed    Reviewed      `yaml:"reviewed"`
 }
 
@@ -86,6 +89,7 @@ func DefaultConfig(home string) Config {
 		Browser:     Browser{Most: 4},
 		Audit:       Audit{Key: filepath.Join(home, "audit.key"), Checkpoints: filepath.Join(home, "checkpoints")},
 		Engagements: filepath.Join(home, "engagements"),
+		Authority:   "chaperone", Pages: []Page{},
 	}
 }
 
@@ -172,6 +176,9 @@ func (c Config) Check() error {
 		if _, err := time.Parse(time.DateOnly, c.Reviewed.Date); err != nil {
 			return errors.New("reviewed: date must be like 2026-11-30")
 		}
+	}
+	if err := c.checkAttended(); err != nil {
+		return err
 	}
 	return c.Sources.Validate()
 }

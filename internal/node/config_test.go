@@ -52,6 +52,13 @@ func TestConfigRefused(t *testing.T) {
 		"too many browsers":     {"browser: {path: \"\", most: 65}\n", "browser"},
 		"review without a date": {"reviewed: {by: Ada}\n", "reviewed"},
 		"review in words":       {"reviewed: {by: Ada, date: today}\n", "date"},
+		"an authority's title":  {"authority: \"my authority\"\n", "authority"},
+		"a page with a path":    {"pages: [{origin: \"https://shop.example.com/x\"}]\n", "no origin"},
+		"a page in plain http":  {"pages: [{origin: \"http://shop.example.com\"}]\n", "no origin"},
+		"this server's page":    {"pages: [{origin: \"http://localhost:7080\"}]\n", "own"},
+		"a page twice":          {"pages: [{origin: \"https://a.example\"}, {origin: \"https://a.example\"}]\n", "twice"},
+		"a tool that is none":   {"pages: [{origin: \"https://a.example\", read: [\"a b\"]}]\n", "tool"},
+		"a page's unknown key":  {"pages:\n  - origin: https://a.example\n    reads: [a]\n", "3:5"},
 		"imap without logins":   {"sources: {inbox: {imap: {address: \"mail.example.com:993\"}}}\n", "logins"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"log"
 	"sync"
 
+	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
 	"chaperone/internal/session"
 )
@@ -14,10 +15,16 @@ import (
 // database, so what follows is done elsewhere; until then the grant is unreachable
 // all the same, since its session is.
 type ended struct {
-	mu   sync.Mutex // guards ids
-	ids  []string
+	mu   sync.Mutex // guards all
+	all  []gone
 	wake chan struct{} // holds one
 	once sync.Once
+}
+
+// gone is what is needed of a session that has ended; nothing secret is kept of it.
+type gone struct {
+	id      string
+	browser ref.Browser
 }
 
 func (e *ended) ready() chan struct{} {
@@ -28,7 +35,7 @@ func (e *ended) ready() chan struct{} {
 // put is told of a session's end.
 func (e *ended) put(s session.Session) {
 	e.mu.Lock()
-	e.ids = append(e.ids, s.ID)
+	e.all = append(e.all, gone{s.ID, s.Browser})
 	e.mu.Unlock()
 	select {
 	case e.ready() <- struct{}{}:
@@ -36,15 +43,16 @@ func (e *ended) put(s session.Session) {
 	}
 }
 
-func (e *ended) take() []string {
+func (e *ended) take() []gone {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	ids := e.ids
-	e.ids = nil
-	return ids
+	all := e.all
+	e.all = nil
+	return all
 }
 
-// endGrants lets what a page was allowed end with its session, until ctx is done.
+// endGrants lets what a page was allowed, and what was armed in it, end with its
+// session, until ctx is done.
 func (n *Node) endGrants(ctx context.Context) {
 	for {
 		select {
@@ -52,8 +60,11 @@ func (n *Node) endGrants(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, id := range n.ended.take() {
-			if err := n.ledger.EndSession(ctx, id); err != nil && !errors.Is(err, refusal.Unknown) && ctx.Err() == nil {
+		for _, s := range n.ended.take() {
+			if err := n.disarm(ctx, s.browser); err != nil && ctx.Err() == nil {
+				log.Printf("background: the arms of an ended session: %s", refusal.Of(err))
+			}
+			if err := n.ledger.EndSession(ctx, s.id); err != nil && !errors.Is(err, refusal.Unknown) && ctx.Err() == nil {
 				log.Printf("background: the grant of an ended session: %s", refusal.Of(err))
 			}
 		}

@@ -78,7 +78,12 @@ func TestMatrix(t *testing.T) {
 			}{func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token.Token) }, 403}
 		}
 		for name, c := range lesser {
-			if status, body := o.send(route.Method, path, map[string]any{}, c.edit); status != c.status {
+			status, body := o.send(route.Method, path, map[string]any{}, c.edit)
+			for status == http.StatusTooManyRequests { // there are more routes than one peer may ask at once
+				time.Sleep(100 * time.Millisecond)
+				status, body = o.send(route.Method, path, map[string]any{}, c.edit)
+			}
+			if status != c.status {
 				t.Errorf("%s %s with %s: %d, want %d: %s", route.Method, route.Path, name, status, c.status, body)
 			}
 		}

@@ -8,6 +8,7 @@
 //	text.go     the default chaperone.yaml, as people read it
 //	node.go     Open and Close: what is made of what
 //	ended.go    what ends with a session
+//	attended.go attended control: its key, ledger, authority and pages
 //	sources.go  where items are, and the mail that comes in
 //	surfaces.go the one table of routes
 //	serve.go    the listeners, readiness, and an end in order
@@ -35,6 +36,8 @@ import (
 	"strings"
 	"time"
 
+	attended "chaperone/internal/attended/ledger"
+	"chaperone/internal/attended/live"
 	"chaperone/internal/audit"
 	"chaperone/internal/credential"
 	"chaperone/internal/idp"
@@ -43,6 +46,7 @@ import (
 	"chaperone/internal/owned/fleet"
 	"chaperone/internal/owned/jail"
 	"chaperone/internal/owned/run"
+	"chaperone/internal/policy"
 	"chaperone/internal/portal/ledger"
 	"chaperone/internal/portal/operation"
 	"chaperone/internal/portal/source"
@@ -50,6 +54,7 @@ import (
 	"chaperone/internal/session"
 	"chaperone/internal/store"
 	"chaperone/internal/surface/guard"
+	"chaperone/internal/surface/pagesock"
 )
 
 // Tenant owns what a server records; the commands record in the same one.
@@ -72,6 +77,11 @@ type Node struct {
 	desk        *operation.Desk
 	provider    *idp.Provider // nil with another one
 	party       *oidc.Party
+	receipts    *policy.Book
+	attended    *attended.Book
+	control     *live.Authority // nil, as the two above, where attended control is off
+	off         string          // why it is
+	pages       *pagesock.Server
 	fleet       *fleet.Fleet // nil where no browser can be contained
 	routes      []guard.Route
 	handler     http.Handler
@@ -87,7 +97,7 @@ type Node struct {
 // and listens nowhere yet. After an error nothing is left open.
 func Open(ctx context.Context, home string, config Config, version string) (*Node, error) {
 	n := &Node{home: home, version: version, config: config, ending: make(chan struct{})}
-	for _, step := range []func(context.Context) error{n.openGround, n.openSignIn, n.openAccount, n.openFleet, n.openSurfaces} {
+	for _, step := range []func(context.Context) error{n.openGround, n.openSignIn, n.openAccount, n.openAttended, n.openFleet, n.openSurfaces} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, n.Close(context.WithoutCancel(ctx)))
 		}

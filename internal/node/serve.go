@@ -30,7 +30,10 @@ const (
 )
 
 // health answers /healthz and /readyz. It is what a load balancer asks.
-type health struct{ ready atomic.Bool }
+type health struct {
+	ready atomic.Bool
+	off   string // what doesn't serve all the same, and why
+}
 
 func (h *health) live(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
 
@@ -40,6 +43,9 @@ func (h *health) serving(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, "ready")
+	if h.off != "" {
+		fmt.Fprintln(w, h.off)
+	}
 }
 
 // WhenListening has f called by Serve once every listener is open and before the

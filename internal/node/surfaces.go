@@ -42,12 +42,14 @@ func (n *Node) openSurfaces(ctx context.Context) error {
 		Log: n.log, BrowserDenied: n.browserDenied(), Ending: n.ending,
 	})
 	routes = append(routes, authorization.Routes()...)
+	routes = append(routes, n.pages.Routes()...)
 	routes = append(routes, n.ownRoutes(served)...)
 	n.routes = routes
 	n.handler = guard.New(guard.Config{
 		Origin: n.config.PublicOrigin, Proxies: n.proxies(), Sessions: n.sessions, Tokens: n.tokens, Plain: pages,
 	}, routes...)
 	n.sessions.OnEnd(n.ended.put)
+	n.health.off = n.off
 	return nil
 }
 

@@ -1,0 +1,171 @@
+package node
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"chaperone/internal/attended/controlv1"
+	attended "chaperone/internal/attended/ledger"
+	"chaperone/internal/attended/live"
+	"chaperone/internal/policy"
+	"chaperone/internal/ref"
+	"chaperone/internal/refusal"
+	"chaperone/internal/surface/pagesock"
+)
+
+// Page is what the operator says of pages that aren't this server's: which of their
+// tools only read. Every other tool of theirs changes something.
+type Page struct {
+	Origin string   `yaml:"origin"`
+	Read   []string `yaml:"read"`
+}
+
+// beatTime is how often attended control looks after what time does, and tells the
+// other nodes that this one lives.
+const beatTime = 5 * time.Second
+
+// openAttended makes attended control: its ledger, its authority, and the page's
+// side of it. Where nothing can be asked whether a sign-in still stands there is
+// none: the page's side answers 503, and readiness and the start say why.
+func (n *Node) openAttended(ctx context.Context) error {
+	key, err := secret(filepath.Join(n.home, "control.key"))
+	if err != nil {
+		return err
+	}
+	if n.party.Introspection {
+		if n.control, err = n.authority(ctx, key); err != nil {
+			return err
+		}
+		n.later(n.control.Close)
+	} else {
+		n.off = "Attended control is off: nothing tells whether a sign-in still stands; set introspection under issuer in chaperone.yaml."
+		n.notes = append(n.notes, n.off)
+	}
+	n.pages, err = pagesock.New(pagesock.Config{Origin: n.config.PublicOrigin, Key: key, Sessions: n.sessions,
+		Provider: n.party, Authority: n.control, Log: slog.Default()})
+	if err != nil {
+		return err
+	}
+	n.party.Armed = n.pages.Armed
+	return nil
+}
+
+// authority makes the one authority over the attended ledger, and looks after that
+// ledger until the node closes, which is after its last channel.
+func (n *Node) authority(ctx context.Context, key []byte) (*live.Authority, error) {
+	set, err := n.policies()
+	if err != nil {
+		return nil, err
+	}
+	if n.receipts, err = policy.NewBook(n.db, n.log, Tenant, policy.Options{Secret: key}); err != nil {
+		return nil, err
+	}
+	if n.attended, err = attended.NewBook(n.db, n.log, Tenant, attended.Options{Receipts: n.receipts}); err != nil {
+		return nil, err
+	}
+	derived, err := hkdf.Key(sha256.New, key, nil, "chaperone references v1", 32)
+	if err != nil {
+		return nil, err
+	}
+	refs, err := ref.NewKey(derived)
+	if err != nil {
+		return nil, err
+	}
+	name, err := controlv1.ParseID(n.config.Authority)
+	if err != nil {
+		return nil, fmt.Errorf("authority: %w", err)
+	}
+	// The store's verbs are tried before anything is built on them; this also ends
+	// what nodes that are gone left.
+	if err := n.attended.Repair(ctx); err != nil {
+		return nil, err
+	}
+	n.look(context.WithoutCancel(ctx))
+	return live.New(live.Config{Book: n.attended, Policy: set, Key: refs, Tenant: Tenant, Name: name,
+		Origin: n.config.PublicOrigin, Reads: n.config.reads()})
+}
+
+// policies answers what decides: the operator's file, or the default.
+func (n *Node) policies() (*policy.Set, error) {
+	if n.config.Policy == "" {
+		return policy.Default(), nil
+	}
+	data, err := os.ReadFile(n.config.Policy)
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	return policy.Parse(n.config.Policy, data)
+}
+
+// look repairs, again and again, until the node closes. Each round is safe to fail.
+func (n *Node) look(ctx context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	n.later(func(context.Context) error { stop(); <-done; return nil })
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(beatTime)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			for name, f := range map[string]func(context.Context) error{"attended": n.attended.Repair, "policy": n.receipts.Sweep} {
+				if err := f(ctx); err != nil && ctx.Err() == nil {
+					slog.Error("background: "+name, "code", string(refusal.Of(err)))
+				}
+			}
+		}
+	}()
+}
+
+// disarm ends what was armed in a browser whose session has ended.
+func (n *Node) disarm(ctx context.Context, browser ref.Browser) error {
+	if n.attended == nil {
+		return nil
+	}
+	return n.attended.EndBrowser(ctx, browser, refusal.SignedOut)
+}
+
+// reads is pages as the authority looks it up.
+func (c Config) reads() map[string][]string {
+	all := map[string][]string{}
+	for _, p := range c.Pages {
+		all[p.Origin] = append(all[p.Origin], p.Read...)
+	}
+	return all
+}
+
+// checkAttended refuses what attended control can't be made of.
+func (c Config) checkAttended() error {
+	if _, err := controlv1.ParseID(c.Authority); err != nil {
+		return fmt.Errorf("authority: %q must begin with a letter or digit and hold only those, dots, colons, dashes and underscores", c.Authority)
+	}
+	seen := map[string]bool{}
+	for _, p := range c.Pages {
+		if _, err := controlv1.ParseOrigin(p.Origin); err != nil {
+			return fmt.Errorf("pages: %q is no origin; write it as the browser does, as in https://shop.example.com", p.Origin)
+		}
+		if p.Origin == c.PublicOrigin {
+			return fmt.Errorf("pages: %q is this server's own, whose tools say themselves what they change", p.Origin)
+		}
+		if seen[p.Origin] {
+			return fmt.Errorf("pages: %q stands twice", p.Origin)
+		}
+		seen[p.Origin] = true
+		for _, t := range p.Read {
+			if _, err := controlv1.ParseID(t); err != nil {
+				return fmt.Errorf("pages: %s: %q is no tool's id", p.Origin, t)
+			}
+		}
+	}
+	return nil
+}
