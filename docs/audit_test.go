@@ -18,7 +18,7 @@ import (
 // authorities are the packages that append to the log, by the kinds of theirs.
 var authorities = map[string]string{
 	"session.": "session", "credential.": "credential", "oauth.": "oauth",
-	"portal.": "portal/ledger", "item.": "portal/item", "owned_run.": "owned/run", "policy.": "policy",
+	"portal.": "portal/ledger", "item.": "portal/item", "owned_run.": "owned/run", "policy.": "policy", "attended.": "attended/ledger",
 }
 
 // computed are the fields whose names aren't written at the call, by package: the
