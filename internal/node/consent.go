@@ -4,9 +4,12 @@ import (
 	"context"
 	"slices"
 
+	"chaperone/internal/attended/controlv1"
+	"chaperone/internal/attended/live"
 	"chaperone/internal/oauth"
 	"chaperone/internal/owned/fleet"
 	"chaperone/internal/portal/tool"
+	"chaperone/internal/refusal"
 	"chaperone/internal/surface/mcp"
 	"chaperone/internal/surface/rest"
 )
@@ -15,8 +18,8 @@ import (
 // surface, to the one place where it becomes a grant and its tokens.
 type consents struct {
 	mcp.Consents
-	fleet   *fleet.Fleet // nil: no browsers, so no engagement can be named
-	control bool         // attended control is served
+	fleet   *fleet.Fleet    // nil: no browsers, so no engagement can be named
+	control *live.Authority // nil: attended control isn't served
 }
 
 func (c consents) Approve(ctx context.Context, request string, y rest.Yes) (string, error) {
@@ -25,6 +28,28 @@ func (c consents) Approve(ctx context.Context, request string, y rest.Yes) (stri
 		return "", err
 	}
 	return c.Consents.Approve(ctx, request, mcp.Owner{Actor: y.Actor, Roles: y.Roles}, y.Selection, scopes, y.Days)
+}
+
+// Revoke takes a connection back, and then every lease of its agent: what waits for
+// the person under one is over with it.
+func (c consents) Revoke(ctx context.Context, actor, connection string) error {
+	families, err := c.Tokens.Families(ctx, actor)
+	if err != nil {
+		return err
+	}
+	if err := c.Consents.Revoke(ctx, actor, connection); err != nil || c.control == nil {
+		return err
+	}
+	person := controlv1.Person{Tenant: Tenant, Actor: actor}.Principal(c.control.Key)
+	for _, f := range families {
+		if f.Connection != connection {
+			continue
+		}
+		if err := c.control.Book.EndCaller(ctx, person, controlv1.MaskAgent(c.control.Key, f.Client), refusal.Revoked); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c consents) Token(ctx context.Context, s rest.Script) (token, connection string, err error) {
@@ -49,7 +74,7 @@ func (c consents) with(scopes, engagements []string) ([]string, error) {
 	var out []string
 	for _, s := range scopes {
 		s = oauth.Named(s)
-		if slices.Contains(out, s) || s == oauth.ScopeControl && !c.control {
+		if slices.Contains(out, s) || s == oauth.ScopeControl && c.control == nil {
 			return nil, tool.Fail(tool.InvalidInput, "path", "/scopes", "rule", "enum")
 		}
 		out = append(out, s)

@@ -15,10 +15,13 @@ import (
 
 // openSurfaces makes the one handler: the table of routes, and the pages beside it.
 func (n *Node) openSurfaces(ctx context.Context) error {
-	yes := consents{mcp.Consents{Tokens: n.tokens, Ledger: n.ledger}, n.fleet, false}
+	yes := consents{mcp.Consents{Tokens: n.tokens, Ledger: n.ledger}, n.fleet, n.control}
 	offers, scopes := []mcp.Offer{mcp.NewAccount(n.desk, n.ledger)}, []string{oauth.ScopeCollections}
 	if n.fleet != nil {
 		offers, scopes = append(offers, mcp.NewOwned(n.fleet)), append(scopes, oauth.ScopeOwned)
+	}
+	if n.control != nil {
+		offers, scopes = append(offers, mcp.NewControl(n.acting())), append(scopes, oauth.ScopeControl)
 	}
 	authorization, err := mcp.NewAuthorization(mcp.AuthorizationConfig{
 		Consents: yes.Consents, Origin: n.config.PublicOrigin, Scopes: scopes, Log: slog.Default(),
@@ -39,7 +42,7 @@ func (n *Node) openSurfaces(ctx context.Context) error {
 	routes := rest.Routes(rest.Config{
 		Issuer: n.party.Issuer, Sessions: n.sessions, Provider: n.party, Credentials: n.credentials,
 		Desk: n.desk, Ledger: n.ledger, Tokens: n.tokens, Consents: yes, Fleet: n.fleet, Runs: n.runs,
-		Log: n.log, BrowserDenied: n.browserDenied(), Ending: n.ending,
+		Log: n.log, Control: n.acting(), Attended: n.control, BrowserDenied: n.browserDenied(), Ending: n.ending,
 	})
 	routes = append(routes, authorization.Routes()...)
 	routes = append(routes, n.pages.Routes()...)

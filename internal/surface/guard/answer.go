@@ -20,6 +20,8 @@ var statuses = map[refusal.Code]int{
 	refusal.Unknown:        http.StatusNotFound,
 	refusal.StepUpRequired: http.StatusForbidden,
 	refusal.OtherPerson:    http.StatusForbidden,
+	refusal.Forbidden:      http.StatusForbidden,
+	refusal.InvalidRequest: http.StatusBadRequest,
 	refusal.Expired:        http.StatusConflict,
 	refusal.Replayed:       http.StatusConflict,
 	refusal.Conflict:       http.StatusConflict,

@@ -40,7 +40,7 @@ type Connections interface {
 // same bytes in, the same bytes or the same refusal out (spec/attended-control.md,
 // sections 5 and 6).
 type Control struct {
-	Authority   Dispatcher
+	Authority   Dispatcher // nil where control isn't constructed: then nothing is available
 	Families    Families
 	Connections Connections
 	Log         *slog.Logger // nil: nothing is logged
@@ -82,8 +82,8 @@ func (c *Control) Do(ctx context.Context, g oauth.Grant, asked []byte) ([]byte, 
 }
 
 func (c *Control) dispatch(ctx context.Context, g oauth.Grant, asked []byte) (live.Answer, error) {
-	if !g.Principal.HasScope(oauth.ScopeControl) {
-		return nil, refusal.Forbidden
+	if c.Authority == nil {
+		return nil, refusal.ChannelUnavailable
 	}
 	what, err := controlv1.DecodeAction(asked)
 	if err != nil {

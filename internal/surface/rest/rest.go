@@ -13,6 +13,8 @@
 //	agents.go       owned browsers: open, watch, pause, end
 //	audit.go        the person's view of the log
 //	control.go      attended control, for agents
+//	approvals.go    attended control, as its person sees it
+//	kill.go         the kill switch
 //
 // It translates and decides nothing: who may call is guard's, what may be done is
 // the authorities' and the operation's. An answer is made of their values only.
@@ -25,6 +27,7 @@ import (
 	"net/http"
 	"time"
 
+	"chaperone/internal/attended/live"
 	"chaperone/internal/audit"
 	"chaperone/internal/credential"
 	"chaperone/internal/oauth"
@@ -72,8 +75,8 @@ type Consents interface {
 }
 
 // Config is what the owner API speaks for. All is required but Credentials, which
-// is nil where another provider signs people in, and Fleet, which is nil where no
-// browser can be contained.
+// is nil where another provider signs people in, Fleet, which is nil where no
+// browser can be contained, and Attended.
 type Config struct {
 	Issuer        string
 	Sessions      *session.Book
@@ -87,7 +90,8 @@ type Config struct {
 	Runs          *run.Book
 	Log           *audit.Log
 	Ending        <-chan struct{} // closed when streams are to end; nil: never
-	Control       *guard.Control  // attended control, as agents ask for it; nil where there is none
+	Control       *guard.Control  // attended control, as agents ask for it
+	Attended      *live.Authority // and as people see it; nil where it isn't constructed
 	BrowserDenied string          // why the browser surface is off, "" where it may be used
 }
 
@@ -135,6 +139,7 @@ func Routes(c Config) []guard.Route {
 
 		{Method: "GET", Path: "/api/audit", Who: guard.Owner, Handler: a.audit},
 		{Method: "GET", Path: "/api/agents", Who: guard.Owner, Handler: a.agents},
+		{Method: "GET", Path: "/api/control", Who: guard.Owner, Handler: a.attendedControl},
 	}
 	if c.Credentials != nil {
 		routes = append(routes,
@@ -148,10 +153,7 @@ func Routes(c Config) []guard.Route {
 	if c.Fleet != nil {
 		routes = append(routes, a.fleetRoutes()...)
 	}
-	if c.Control != nil {
-		routes = append(routes, controlRoute(c.Control))
-	}
-	return routes
+	return append(append(routes, controlRoute(c.Control)), a.killRoutes()...)
 }
 
 // maxArguments bounds a body that carries a tool's arguments: 1 MiB of content in
