@@ -236,7 +236,20 @@ func (f *flight) confirm(call ledger.Call) ledger.Call {
 			}
 		}
 	}
+	if call.State.Over() && call.Code != refusal.UserDenied {
+		f.cancel(call) // its page still shows the prompt
+	}
 	return call
+}
+
+// cancel tells the page to stop. What it doesn't hear is no fault: a page shows
+// nothing past a deadline, and silence is unknown.
+func (f *flight) cancel(call ledger.Call) {
+	reason, err := controlv1.ParseWord(string(call.Code))
+	if err != nil {
+		reason, _ = controlv1.ParseWord(string(refusal.CallCancelled))
+	}
+	f.c.send(controlv1.Cancel{Call: call.ID, Reason: reason}, nil)
 }
 
 // word is what a page says of a call that waits for its confirmation.
@@ -321,11 +334,7 @@ func (f *flight) follow(call ledger.Call) {
 	for !call.State.Over() {
 		if call.State == ledger.CallCancelling && !told {
 			told = true
-			reason, err := controlv1.ParseWord(string(call.Code))
-			if err != nil {
-				reason, _ = controlv1.ParseWord(string(refusal.CallCancelled))
-			}
-			f.c.send(controlv1.Cancel{Call: call.ID, Reason: reason}, nil) // unheard is unknown, below
+			f.cancel(call)
 			timer.Reset(cancelTime)
 		}
 		before := call.State
