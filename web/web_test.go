@@ -64,7 +64,7 @@ func catalogue(t *testing.T, name string) map[string]string {
 
 // families are keys whose last part comes from outside; each has a text for the
 // rest, or a closed set that the code names.
-var families = []string{"acr.", "denied.", "effect.", "error.", "fix.", "function.", "outcome.", "partial.", "run.", "scope.", "source.", "state.", "theme.", "transport.", "item.set.", "item.clear."}
+var families = []string{"acr.", "call.", "class.", "closed.", "controlled.", "denied.", "effect.", "error.", "fix.", "function.", "kill.scope.", "level.", "outcome.", "partial.", "run.", "scope.", "source.", "state.", "theme.", "transport.", "item.set.", "item.clear."}
 
 func TestCatalogues(t *testing.T) {
 	en, es := catalogue(t, "en"), catalogue(t, "es")

@@ -4,6 +4,7 @@
 import { keyUnchanged, leave, loadSession, onLeave, session, storedKey, type Why } from "./portal/account.js";
 import { live, start } from "./adapter/adapter.js";
 import { listenKeys } from "./portal/keys.js";
+import { arm, resumeArming, selectionChanged } from "./attended/portal.js";
 import { agents, run } from "./pages/agents.js";
 import { approvals } from "./pages/approvals.js";
 import { audit } from "./pages/audit.js";
@@ -52,6 +53,7 @@ async function boot(): Promise<void> {
   }
   showFrame();
   warnOfEnd();
+  resumeArming();
   await start();
 }
 
@@ -98,7 +100,12 @@ let going = false; // this document is being left: nothing more is heard
 
 async function heard(told: Told): Promise<void> {
   if (going) return;
-  if (told === "selection") return session() === undefined ? undefined : start();
+  if (told === "selection") {
+    if (session() === undefined) return;
+    selectionChanged();
+    return start();
+  }
+  if (told === "armed") return arm().elsewhere();
   if (session() === undefined) {
     // Nobody was signed in here; somebody is now.
     if (told === "session" && storedKey() !== "") load(location.href);

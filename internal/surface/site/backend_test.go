@@ -27,9 +27,10 @@ import (
 // mustn't do. Arguments are read and digested by the product's own catalog. What
 // the real server does with the real page is tested in internal/node.
 type backend struct {
-	t      testing.TB
-	server *httptest.Server
-	origin string
+	t       testing.TB
+	server  *httptest.Server
+	origin  string
+	control *authority
 
 	mu         sync.Mutex // guards what follows
 	key        string     // "" is signed out
@@ -72,6 +73,7 @@ const day = int64(24 * time.Hour / time.Millisecond)
 func start(t testing.TB) *backend {
 	t.Helper()
 	b := &backend{t: t, person: "Ada Lovelace", fresh: true, receipts: map[string]*receipt{}, hook: map[string]http.HandlerFunc{}, lifetime: 2 * time.Minute, idle: 30 * time.Minute, generation: 1}
+	b.control = newAuthority(b)
 	b.fill()
 	pages, err := site.New(site.Config{})
 	if err != nil {
@@ -228,6 +230,8 @@ func (b *backend) routes(mux *http.ServeMux) {
 		},
 		"GET /api/agents": b.agents, "GET /api/agents/{run}": b.run, "GET /api/audit": b.audit,
 	}
+	maps.Copy(owned, b.control.routes())
+	mux.HandleFunc("GET /ws/browser-control", b.control.open)
 	for pattern, handler := range owned {
 		mux.HandleFunc(pattern, b.owner(handler))
 	}
@@ -247,6 +251,11 @@ func (b *backend) login(w http.ResponseWriter, r *http.Request) {
 		key = b.key
 	}
 	b.fresh = true
+	if r.URL.Query().Get("arm") != "" {
+		b.control.mu.Lock()
+		b.control.granted = true
+		b.control.mu.Unlock()
+	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	fmt.Fprintf(w, `<!doctype html><meta name="session-key" content="%s"><meta name="next" content="%s"><title>Chaperone</title><script src="/assets/callback.js"></script>`, key, r.URL.Query().Get("next"))

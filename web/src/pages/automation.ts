@@ -3,6 +3,7 @@
 
 import { call, session } from "../portal/account.js";
 import { availability, type Availability, type Failed, type Selected, type Selection, start, stop, watch, watchCalls } from "../adapter/adapter.js";
+import { selectionChanged } from "../attended/portal.js";
 import type { Place } from "../portal/router.js";
 import { keepDraft, takeDraft, withStepUp } from "../portal/stepup.js";
 import { tell } from "../portal/tabs.js";
@@ -112,6 +113,7 @@ async function enable(selection: Selected[], now: Selection, changed: () => void
     if (done === undefined) return;
     toast(text("automation.saved"));
     tell("selection");
+    selectionChanged();
     changed();
     await start();
   } catch (error) {
@@ -123,6 +125,7 @@ async function enable(selection: Selected[], now: Selection, changed: () => void
 async function disable(now: Selection, changed: () => void): Promise<void> {
   // Off here at once, whatever the server answers.
   stop("disabled");
+  selectionChanged();
   try {
     await call("DELETE", "/api/automation/selection", { generation: now.generation });
     toast(text("automation.disabled"));

@@ -19,6 +19,7 @@ export const destinations: readonly Destination[] = [
   { key: "h", title: "automation.title", path: "/automation" },
   { key: "p", title: "apps.title", path: "/connections" },
   { key: "a", title: "agents.title", path: "/agents" },
+  { key: "v", title: "approvals.title", path: "/approvals" },
   { key: "l", title: "audit.title", path: "/audit" },
   { key: "s", title: "settings.title", path: "/settings" },
 ];

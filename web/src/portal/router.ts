@@ -47,6 +47,13 @@ export function go(path: string, replace = false): void {
   scrollTo(0, 0);
 }
 
+/** Whether a path is a page of this shell that a tool may go to: never one that asks for a consent. */
+export function leadsTo(path: string): boolean {
+  if (!/^\/(?![/\\])/.test(path)) return false;
+  const url = URL.parse(path, location.origin);
+  return url !== null && url.origin === location.origin && url.hash === "" && routes.some((r) => r.pattern.test(url.pathname) && !url.pathname.startsWith("/connect/"));
+}
+
 /** Shows the page of the address again, as after a change of language. */
 export function render(): void {
   if (main === undefined) return;

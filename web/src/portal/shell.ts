@@ -2,6 +2,7 @@
 // navigation, the place where pages are shown.
 
 import { session } from "./account.js";
+import { arm } from "../attended/portal.js";
 import { openHelp } from "./keys.js";
 import { openPalette } from "./palette.js";
 import { signOut } from "../pages/settings.js";
@@ -23,6 +24,7 @@ const entries: readonly Entry[] = [
   { id: "automation", path: "/automation", title: "automation.title", icon: "automation" },
   { id: "connections", path: "/connections", title: "apps.title", icon: "apps" },
   { id: "agents", path: "/agents", title: "agents.title", icon: "agents" },
+  { id: "approvals", path: "/approvals", title: "approvals.title", icon: "approvals" },
   { id: "audit", path: "/audit", title: "audit.title", icon: "audit" },
   { id: "settings", path: "/settings", title: "settings.title", icon: "settings" },
 ];
@@ -31,6 +33,21 @@ export interface Shell {
   readonly element: HTMLElement;
   readonly main: HTMLElement;
   current(nav: string): void;
+}
+
+let before = new AbortController(); // of the frame that was shown before
+
+/** Tells on every page that this tab is armed, and leads to where it is disarmed. */
+function chip(): HTMLElement {
+  before.abort();
+  before = new AbortController();
+  const it = h("a", { class: "button armed", href: "/approvals" }, icon("approvals", 16), h("span", null, text("arm.chip")));
+  const show = (): void => {
+    it.hidden = arm().state.is !== "on";
+  };
+  arm().watch(show, before.signal);
+  show();
+  return it;
 }
 
 export function shell(): Shell {
@@ -50,6 +67,7 @@ export function shell(): Shell {
     h("header", { class: "bar" }, toggle,
       h("a", { class: "brand", href: "/" }, mark(24), h("span", null, text("app.name"))),
       h("button", { type: "button", class: "palette-button", on: { click: openPalette } }, icon("search", 16), h("span", { class: "visually-hidden" }, text("palette.title")), h("span", { class: "palette-words" }, text("palette.label")), h("kbd", null, command)),
+      chip(),
       h("div", { class: "who" }, h("span", { class: "who-name" }, foreign(session()?.person.name ?? "")), button("", () => signOut(), { icon: "signout", class: "bare", describe: text("signout") }))),
     nav, main);
   return {
