@@ -66,7 +66,7 @@ func (n *Node) authority(ctx context.Context, key []byte) (*live.Authority, erro
 	if n.receipts, err = policy.NewBook(n.db, n.log, Tenant, policy.Options{Secret: key}); err != nil {
 		return nil, err
 	}
-	if n.attended, err = attended.NewBook(n.db, n.log, Tenant, attended.Options{Receipts: n.receipts}); err != nil {
+	if n.attended, err = attended.NewBook(n.db, n.log, Tenant, attended.Options{Receipts: n.receipts, Exports: n.config.Telemetry.on()}); err != nil {
 		return nil, err
 	}
 	derived, err := hkdf.Key(sha256.New, key, nil, "chaperone references v1", 32)

@@ -37,6 +37,7 @@ type Config struct {
 	Authority   string        `yaml:"authority"`
 	Policy      string        `yaml:"policy"`
 	Pages       []Page        `yaml:"pages"`
+	Telemetry   Telemetry     `yaml:"telemetry"`
 	Reviewed    Reviewed      `yaml:"reviewed"`
 }
 
@@ -178,6 +179,9 @@ func (c Config) Check() error {
 		}
 	}
 	if err := c.checkAttended(); err != nil {
+		return err
+	}
+	if err := c.Telemetry.check(); err != nil {
 		return err
 	}
 	return c.Sources.Validate()

@@ -9,6 +9,7 @@
 //	node.go     Open and Close: what is made of what
 //	ended.go    what ends with a session
 //	attended.go attended control: its key, ledger, authority and pages
+//	acting.go   and as agents reach it; telemetry.go: where its calls are exported
 //	sources.go  where items are, and the mail that comes in
 //	surfaces.go the one table of routes
 //	serve.go    the listeners, readiness, and an end in order
@@ -97,7 +98,7 @@ type Node struct {
 // and listens nowhere yet. After an error nothing is left open.
 func Open(ctx context.Context, home string, config Config, version string) (*Node, error) {
 	n := &Node{home: home, version: version, config: config, ending: make(chan struct{})}
-	for _, step := range []func(context.Context) error{n.openGround, n.openSignIn, n.openAccount, n.openAttended, n.openFleet, n.openSurfaces} {
+	for _, step := range []func(context.Context) error{n.openGround, n.openSignIn, n.openAccount, n.openAttended, n.openTelemetry, n.openFleet, n.openSurfaces} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, n.Close(context.WithoutCancel(ctx)))
 		}
