@@ -5,7 +5,9 @@ import (
 	"net/http"
 
 	"github.com/coder/websocket"
+	"github.com/go-json-experiment/json"
 
+	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/attended/live"
 	"chaperone/internal/ref"
 )
@@ -92,4 +94,13 @@ func Accept(w http.ResponseWriter, r *http.Request) (live.Conn, net.Conn, func()
 	}
 	c := newConn(ws, up.conn)
 	return c, up.conn, c.end, nil
+}
+
+// Offer reads a finalize's body as its route does.
+func Offer(body []byte) (controlv1.Place, error) {
+	var o offer
+	if err := json.Unmarshal(body, &o, json.RejectUnknownMembers(true)); err != nil {
+		return controlv1.Place{}, err
+	}
+	return o.place(load{})
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"chaperone/internal/refusal"
 )
@@ -61,7 +62,7 @@ func (s sealer) seal(k kind, text []byte) string {
 
 // open is the reverse of seal; whatever isn't that is [refusal.Tampered].
 func (s sealer) open(k kind, value string) ([]byte, error) {
-	if len(value) <= maxSealed {
+	if len(value) <= maxSealed && !strings.ContainsAny(value, "\r\n") { // which base64 reads over
 		aead := s.by[k]
 		data, err := base64.RawURLEncoding.Strict().DecodeString(value)
 		if n := aead.NonceSize(); err == nil && len(data) > n {
