@@ -17,7 +17,7 @@ var floors = []struct{ name, packages string }{
 	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client internal/owned/corpus internal/owned/native internal/owned/fleet internal/oidc internal/idp internal/portal/source internal/portal/operation internal/attended/live internal/attended/client internal/attended/telemetry"},
 	{"surface", "internal/surface/guard internal/surface/runsock internal/surface/pagesock internal/surface/mcp internal/surface/rest internal/surface/site"},
 	{"composition", "internal/node cmd/chaperone"},
-	{"test kit", "internal/storetest internal/sitetest internal/idptest internal/pagetest internal/sourcetest internal/leaktest internal/floors"},
+	{"test kit", "internal/storetest internal/sitetest internal/idptest internal/pagetest internal/sourcetest internal/leaktest internal/controltest internal/floors"},
 }
 
 // siblings are the imports allowed within one floor: "importer" -> "imported…".

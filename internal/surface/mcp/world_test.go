@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"chaperone/internal/audit"
+	"chaperone/internal/controltest"
 	"chaperone/internal/oauth"
 	"chaperone/internal/portal/item"
 	"chaperone/internal/portal/ledger"
@@ -28,6 +29,7 @@ import (
 	"chaperone/internal/portal/tool"
 	"chaperone/internal/store"
 	"chaperone/internal/storetest"
+	"chaperone/internal/surface/guard"
 	"chaperone/internal/surface/mcp"
 )
 
@@ -41,7 +43,8 @@ type world struct {
 	tokens   *oauth.Book
 	desk     *operation.Desk
 	consents mcp.Consents
-	handler  http.Handler // of /mcp
+	control  *controltest.Desk // attended control, with worldOptions.control
+	handler  http.Handler      // of /mcp
 	origin   string
 	ada      mcp.Owner
 }
@@ -53,7 +56,9 @@ type worldOptions struct {
 	before func(http.Handler) http.Handler   // stands before /mcp
 	files  func(source.Source) source.Source // stands before hosted storage
 	offers []mcp.Offer
-	fetch  *oauth.Fetcher // of metadata documents; nil is the real network
+	// control offers attended control as well.
+	control bool
+	fetch   *oauth.Fetcher // of metadata documents; nil is the real network
 }
 
 // newWorld starts one over SQLite; a test of ours doesn't need both engines here,
@@ -87,6 +92,10 @@ func newWorld(t testing.TB, o worldOptions) *world {
 	w.tokens, err = oauth.NewBook(w.db, log, "local", oauth.Options{Origin: w.origin, Documents: o.fetch})
 	must(t, err)
 	w.consents = mcp.Consents{Tokens: w.tokens, Ledger: w.ledger}
+	if o.control {
+		w.control = controltest.Open(t, w.db, log, w.origin)
+		o.offers = append(o.offers, mcp.NewControl(&guard.Control{Authority: w.control, Families: w.tokens, Connections: w.ledger}))
+	}
 	authorization, err := mcp.NewAuthorization(mcp.AuthorizationConfig{Consents: w.consents, Origin: w.origin, Scopes: oauth.Scopes, Log: slog.New(slog.NewTextHandler(testLog{t}, nil))})
 	must(t, err)
 	mux := http.NewServeMux()
