@@ -213,3 +213,14 @@ func (o *owner) refused(method, path string, message any, status int, code strin
 		o.t.Errorf("%s %s: %d %s, want %d %s", method, path, got, body, status, code)
 	}
 }
+
+// readAll reads an answer whole.
+func readAll(t testing.TB, r *http.Response) []byte {
+	t.Helper()
+	defer r.Body.Close()
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
