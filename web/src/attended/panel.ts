@@ -26,6 +26,7 @@ export function armPanel(place: Place, arm: Arm): HTMLElement[] {
   const tools = h("div");
   const calls = h("div");
   let shown = "";
+  let listed: Arm["tools"] | undefined;
   const show = (): void => {
     const { state } = arm;
     const now = state.is + (state.is === "off" ? String(state.why?.reason) : "");
@@ -35,8 +36,8 @@ export function armPanel(place: Place, arm: Arm): HTMLElement[] {
       const at = card.contains(document.activeElement);
       fill(card, stateCard(arm));
       if (at) card.querySelector<HTMLElement>("button")?.focus();
-      fill(tools, toolList(arm));
     }
+    if (listed !== arm.tools) fill(tools, toolList((listed = arm.tools)));
     fill(calls, callTable(arm));
     tick();
   };
@@ -114,16 +115,16 @@ export async function disarm(arm: Arm): Promise<void> {
   }
 }
 
-function toolList(arm: Arm): Child {
+function toolList(all: Arm["tools"]): Child {
   const group = (asks: boolean): Child => {
-    const of = arm.tools.filter((t) => (t.class !== "read") === asks);
+    const of = all.filter((t) => (t.class !== "read") === asks);
     return of.length > 0 && h("li", { class: "row" }, h("div", { class: "grow" },
       h("p", null, of.map((t) => [badge(h("code", null, marked(t.id)), asks ? "warn" : "good"), " "])),
       h("p", { class: "sub" }, text(asks ? "arm.tools.ask" : "arm.tools.read"))));
   };
   return [
     h("ul", { class: "rows" }, group(false), group(true)),
-    arm.tools.every((t) => t.source !== "chaperone:portal") && h("p", { class: "hint" }, text("arm.tools.more"), " ", h("a", { href: "/automation" }, text("automation.title"))),
+    all.every((t) => t.source !== "chaperone:portal") && h("p", { class: "hint" }, text("arm.tools.more"), " ", h("a", { href: "/automation" }, text("automation.title"))),
   ];
 }
 
