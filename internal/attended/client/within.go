@@ -20,6 +20,9 @@ func (w Within) Do(ctx context.Context, a controlv1.Action) ([]byte, error) {
 	if err == nil {
 		return answer.Encode()
 	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // whoever asked has left; what the authority said of that is nobody's
+	}
 	code := refusal.Of(err)
 	if code == "" {
 		return nil, err
