@@ -35,12 +35,13 @@ func (a *api) browser(r *http.Request) (operation.Caller, error) {
 }
 
 // descriptor is one tool as a page registers it. Name, title, description and
-// input schema are the catalog's own bytes.
+// schemas are the catalog's own bytes.
 type descriptor struct {
 	Name        tool.Name       `json:"name"`
 	Title       string          `json:"title"`
 	Description string          `json:"description"`
 	InputSchema jsontext.Value  `json:"input_schema"`
+	Output      jsontext.Value  `json:"output_schema"` // for attended control: WebMCP itself knows none
 	Effect      tool.Effect     `json:"effect"`
 	Annotations map[string]bool `json:"annotations"`
 }
@@ -52,7 +53,7 @@ func describe(t tool.Tool) descriptor {
 	} else {
 		hints["readOnlyHint"] = true
 	}
-	return descriptor{t.Name, t.Title, t.Description, t.Input, t.Effect, hints}
+	return descriptor{t.Name, t.Title, t.Description, t.Input, t.Output, t.Effect, hints}
 }
 
 // offers tells whether a selection names the function anywhere; the list of

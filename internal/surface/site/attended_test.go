@@ -186,6 +186,7 @@ type channel struct {
 	binding  controlv1.Digest
 	frames   chan controlv1.PageFrame
 	done     chan struct{}
+	tools    map[string]controlv1.ID // by call
 }
 
 func id(s string) controlv1.ID {
@@ -226,7 +227,7 @@ func (a *authority) open(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ws.SetReadLimit(controlv1.MaxFrame)
-	c := &channel{t: a.b.t, ws: ws, ctx: r.Context(), place: armed, binding: digest("sha256:" + strings.Repeat("ab", 32)), frames: make(chan controlv1.PageFrame, 64), done: make(chan struct{})}
+	c := &channel{t: a.b.t, ws: ws, ctx: r.Context(), place: armed, binding: digest("sha256:" + strings.Repeat("ab", 32)), frames: make(chan controlv1.PageFrame, 64), done: make(chan struct{}), tools: map[string]controlv1.ID{}}
 	defer close(c.done)
 	defer ws.CloseNow()
 	open, ok := c.read().(controlv1.Open)
@@ -270,6 +271,9 @@ func (c *channel) close(code controlv1.Close, why refusal.Code) {
 
 func (c *channel) send(f controlv1.AuthorityFrame) {
 	c.t.Helper()
+	if f, ok := f.(controlv1.Call); ok {
+		c.tools[f.Call.String()] = f.Tool
+	}
 	text, err := controlv1.EncodeAuthority(f)
 	if err != nil {
 		c.t.Fatal(err)
@@ -321,6 +325,9 @@ func (c *channel) result(call string) string {
 	}
 	switch o := f.Outcome.(type) {
 	case controlv1.Success:
+		if err := c.Register.Catalog.Tool(c.tools[call]).ValidOutput(o.Value); err != nil {
+			c.t.Errorf("%s of %s answered %s: %v", call, c.tools[call], o.Value.Bytes(), err)
+		}
 		return string(o.Value.Bytes())
 	case controlv1.Failure:
 		return o.Code.String()

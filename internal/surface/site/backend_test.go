@@ -399,6 +399,7 @@ func (b *backend) descriptors(w http.ResponseWriter, r *http.Request) {
 		Title       string          `json:"title"`
 		Description string          `json:"description"`
 		InputSchema jsontext.Value  `json:"input_schema"`
+		Output      jsontext.Value  `json:"output_schema"`
 		Effect      tool.Effect     `json:"effect"`
 		Annotations map[string]bool `json:"annotations"`
 	}
@@ -413,7 +414,7 @@ func (b *backend) descriptors(w http.ResponseWriter, r *http.Request) {
 			if t.Mutates() {
 				hint = "consequentialHint"
 			}
-			out = append(out, descriptor{t.Name, t.Title, t.Description, t.Input, t.Effect, map[string]bool{"untrustedContentHint": true, hint: true}})
+			out = append(out, descriptor{t.Name, t.Title, t.Description, t.Input, t.Output, t.Effect, map[string]bool{"untrustedContentHint": true, hint: true}})
 		}
 	}
 	answer(w, 200, m{"generation": b.generation, "offered": len(out), "of": 5, "tools": out})
