@@ -213,13 +213,16 @@ func (f *auditFilter) filter() (audit.Filter, error) {
 // newAuditShowCmd makes `chaperone audit show`.
 func newAuditShowCmd(a *app) *cobra.Command {
 	var chosen auditFilter
+	var about attendedRef
 	var proof bool
 	cmd := &cobra.Command{
 		Use:   "show [ID]",
 		Short: "Print records; with --proof, that one is in the log",
 		Long: "Prints the log's records, oldest first, or the one with that id or number.\n" +
 			"In the list, long digests are cut; the one record, and --json, have them whole.\n" +
-			"--proof adds the proof that it is in the tree, and the newest checkpoint.",
+			"--proof adds the proof that it is in the tree, and the newest checkpoint.\n" +
+			"--document, --lease and --call choose all that was recorded of one of attended\n" +
+			"control's, also long after it was over.",
 		Example: "  chaperone audit show --run browse-ebf8f87c3acea41b --kind owned_run.decided\n  chaperone audit show 42 --proof --json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -232,12 +235,35 @@ func newAuditShowCmd(a *app) *cobra.Command {
 			} else if proof {
 				return exit(exitUsage, errors.New("--proof needs the ID of one record"))
 			}
-			return a.show(cmd.Context(), filter, proof)
+			return a.show(cmd.Context(), filter, proof, about.of)
 		},
 	}
 	chosen.flags(cmd)
+	about.flags(cmd)
+	cmd.MarkFlagsMutuallyExclusive("document", "lease", "call")
 	cmd.Flags().BoolVar(&proof, "proof", false, "add the proof of inclusion")
 	return cmd
+}
+
+// attendedRef is one thing of attended control, whose history is asked for.
+type attendedRef struct{ document, lease, call string }
+
+func (r *attendedRef) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.document, "document", "", "only of this `REF`: a page's arm, registrations, leases and calls")
+	cmd.Flags().StringVar(&r.lease, "lease", "", "only of this `REF`: a lease and its calls")
+	cmd.Flags().StringVar(&r.call, "call", "", "only of this `REF`: one call")
+}
+
+// of tells whether a record is about it: its subject is, or what its subject is of,
+// or what a kill switch stands over.
+func (r *attendedRef) of(about audit.Record) bool {
+	for name, want := range map[string]string{"document": r.document, "lease": r.lease, "call": r.call} {
+		if want == "" {
+			continue
+		}
+		return strings.HasPrefix(about.Kind, "attended.") && (about.Subject == want || about.Public[name] == want || about.Public["ref"] == want)
+	}
+	return true
 }
 
 // shown is a record as --json prints it.
@@ -246,7 +272,7 @@ type shown struct {
 	Proof *audit.Proof `json:"proof,omitempty"`
 }
 
-func (a *app) show(ctx context.Context, filter audit.Filter, proof bool) (err error) {
+func (a *app) show(ctx context.Context, filter audit.Filter, proof bool, about func(audit.Record) bool) (err error) {
 	p, err := a.auditPlaces(filter.Tenant)
 	if err != nil {
 		return err
@@ -259,6 +285,9 @@ func (a *app) show(ctx context.Context, filter audit.Filter, proof bool) (err er
 	found := 0
 	var last audit.Record
 	err = audit.Records(ctx, db, filter, func(r audit.Record) error {
+		if !about(r) {
+			return nil
+		}
 		found++
 		if last = r; proof {
 			return nil

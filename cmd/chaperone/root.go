@@ -41,6 +41,7 @@ func newRoot(a *app) *cobra.Command {
 		newPolicyCmd(a),
 		newQualifyCmd(a),
 		newTokenCmd(a),
+		newKillCmd(a),
 		newAuditCmd(a),
 		newDoctorCmd(a),
 	)
