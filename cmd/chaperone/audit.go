@@ -235,12 +235,14 @@ func newAuditShowCmd(a *app) *cobra.Command {
 			} else if proof {
 				return exit(exitUsage, errors.New("--proof needs the ID of one record"))
 			}
+			if about.several() {
+				return exit(exitUsage, errors.New("--document, --lease, --call: give one of them"))
+			}
 			return a.show(cmd.Context(), filter, proof, about.of)
 		},
 	}
 	chosen.flags(cmd)
 	about.flags(cmd)
-	cmd.MarkFlagsMutuallyExclusive("document", "lease", "call")
 	cmd.Flags().BoolVar(&proof, "proof", false, "add the proof of inclusion")
 	return cmd
 }
@@ -252,6 +254,10 @@ func (r *attendedRef) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.document, "document", "", "only of this `REF`: a page's arm, registrations, leases and calls")
 	cmd.Flags().StringVar(&r.lease, "lease", "", "only of this `REF`: a lease and its calls")
 	cmd.Flags().StringVar(&r.call, "call", "", "only of this `REF`: one call")
+}
+
+func (r *attendedRef) several() bool {
+	return r.document != "" && r.lease != "" || r.lease != "" && r.call != "" || r.document != "" && r.call != ""
 }
 
 // of tells whether a record is about it: its subject is, or what its subject is of,
