@@ -231,8 +231,10 @@ func (c *channel) isReady() bool { return !c.catalog.IsZero() }
 
 // revalidate asks for an exact yes. A no ends the channel; without an answer only
 // what it was asked for is refused, until none has come for ten seconds.
-func (c *channel) revalidate(ctx context.Context) error {
-	err := c.yes.check(ctx)
+func (c *channel) revalidate(ctx context.Context) error { return c.verdict(c.yes.check(ctx)) }
+
+// verdict does what an answer of the sign-in asks for.
+func (c *channel) verdict(err error) error {
 	switch {
 	case err == nil:
 		return nil

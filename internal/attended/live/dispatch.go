@@ -217,6 +217,8 @@ func (a *Authority) await(ctx context.Context, who ledger.Caller, id controlv1.I
 		w = f.join()
 		defer f.part(w)
 	}
+	var stop <-chan struct{} = a.stop
+	var last time.Time
 	for {
 		changed, look := f.changes(), lookTime
 		call, err := a.stands(ctx, f, who, id)
@@ -224,19 +226,24 @@ func (a *Authority) await(ctx context.Context, who ledger.Caller, id controlv1.I
 			return nil, err
 		}
 		left := patience(call)
+		if !last.IsZero() && left > 0 {
+			left = min(left, time.Until(last))
+		}
 		if left <= 0 {
 			return receipt(call, f, w), nil
 		}
 		if f.trouble() {
 			return nil, refusal.OutcomeUnavailable
 		}
-		if f != nil {
+		if changed != nil {
 			look = left
 		}
 		timer := time.NewTimer(min(left, look))
 		select {
 		case <-changed:
 		case <-timer.C:
+		case <-stop: // what the node's end ends is written in a moment, or by another node
+			stop, last = nil, time.Now().Add(sendTime)
 		case <-ctx.Done():
 			timer.Stop()
 			return nil, ctx.Err()

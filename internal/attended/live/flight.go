@@ -89,13 +89,17 @@ func (f *flight) part(w *waiter) {
 	delete(f.waiters, w)
 }
 
-// changes is closed when something has changed since. Of no flight it never is.
+// changes is closed when something has changed since. Of no flight, and of one that
+// is over, there is none.
 func (f *flight) changes() <-chan struct{} {
 	if f == nil {
 		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.finished {
+		return nil
+	}
 	return f.change
 }
 
@@ -303,6 +307,7 @@ func (f *flight) dispatch(call ledger.Call) ledger.Call {
 	if call.Class.Mutates() {
 		authorization = controlv1.AsConfirmed{Confirmation: call.Confirmation}
 	}
+	var no error
 	err := f.c.send(controlv1.Call{Call: call.ID, Lease: call.Lease, Tool: call.Tool, Arguments: f.request.Arguments, DeadlineMS: call.DeadlineMS, Authorization: authorization},
 		func() error {
 			if f.request.Arguments.Digest() != call.Arguments {
@@ -311,11 +316,14 @@ func (f *flight) dispatch(call ledger.Call) ledger.Call {
 			if time.Now().UnixMilli() >= call.DeadlineMS {
 				return refusal.TimedOut
 			}
-			return f.c.revalidate(context.Background())
+			no = f.c.yes.check(context.Background())
+			return no
 		})
 	if !errors.Is(err, errNotSent) {
 		return call // sent, or who knows: what comes of it tells
 	}
+	// First the call, whose effect is known to be none, and then its channel.
+	defer func() { f.c.verdict(no) }()
 	return f.put(func(ctx context.Context) (ledger.Call, error) {
 		c, err := f.a.Book.Withhold(ctx, call.ID, f.claim, refusal.NotDispatched)
 		if err != nil && !infra(err) { // over already, by whatever ended the channel
