@@ -184,7 +184,18 @@ func (a *Authority) reconcile(ctx context.Context, c Caller, x controlv1.Reconci
 			return nil, err
 		}
 	}
-	return a.await(ctx, who, x.Call, func(ledger.Call) time.Duration { return 0 })
+	answer, err := a.await(ctx, who, x.Call, func(ledger.Call) time.Duration { return 0 })
+	return exported(answer, call), err
+}
+
+// exported is an answer with what the record says of the call's export, of which no
+// flight hears: it is told later, and by any node.
+func exported(answer Answer, of ledger.Call) Answer {
+	if r, ok := answer.(controlv1.Receipt); ok && of.State.Over() {
+		r.Telemetry = of.Telemetry
+		return r
+	}
+	return answer
 }
 
 // follow is get_call: the receipt once it changes, or as it stands after the wait.
@@ -195,12 +206,13 @@ func (a *Authority) follow(ctx context.Context, c Caller, x controlv1.AskCall) (
 		return nil, err
 	}
 	start := time.Now()
-	return a.await(ctx, who, x.Call, func(c ledger.Call) time.Duration {
+	answer, err := a.await(ctx, who, x.Call, func(c ledger.Call) time.Duration {
 		if c.State.Over() || c.State != call.State {
 			return 0
 		}
 		return time.Until(start.Add(time.Duration(x.WaitSeconds) * time.Second))
 	})
+	return exported(answer, call), err
 }
 
 // lookTime is how often a call that another node carries is looked at.
