@@ -9,6 +9,7 @@
 //	theme.js     what must be known before the first paint
 //	callback.js  the end of a sign-in
 //	sw.js        the service worker, which keeps the other files and nothing else
+//	attended.js  attended control for pages that aren't ours
 //	canon.js     canonical JSON by itself, which Go's tests hold to the same vectors
 //	idp.js       the built-in provider's pages
 //	icon.svg     the mark
@@ -16,7 +17,7 @@
 // In src/, files in the folder itself are what pages load; folders hold what those
 // are made of: portal (session, routes, frame, keys), ui (elements, dialogs, messages),
 // text (the catalogues), pages (one file a page), adapter (registration, dispatch,
-// review).
+// review), attended (the protocol, arming, the channel, confirmations).
 //
 // The package serves nothing itself.
 //

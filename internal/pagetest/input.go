@@ -33,7 +33,8 @@ func (p *Page) ClickOn(expression string) {
 		const e = ` + expression + `;
 		if (document.readyState !== "complete" || !e?.checkVisibility() || e.closest("[aria-busy=true]")) return false;
 		e.scrollIntoView({block: "center", inline: "center", behavior: "instant"});
-		const r = e.getBoundingClientRect(), x = r.x + r.width / 2, y = r.y + r.height / 2, hit = document.elementFromPoint(x, y);
+		const r = e.getBoundingClientRect(), x = r.x + r.width / 2, y = r.y + r.height / 2, top = document.elementFromPoint(x, y);
+		const hit = top?.shadowRoot?.elementFromPoint(x, y) ?? top; // what lies in a shadow tree is hit as its host
 		const was = window.pagetestAt;
 		window.pagetestAt = {x, y, e};
 		return hit !== null && (e.contains(hit) || hit.contains(e)) && was?.x === x && was?.y === y && was?.e === e;

@@ -18,6 +18,7 @@ import (
 // fixed are the files that are served under their own names, since whoever names
 // them can't know a hash.
 var fixed = map[string]string{
+	"attended.js": "/attended.js",
 	"callback.js": "/assets/callback.js",
 	"idp.js":      "/assets/idp.js",
 	"sw.js":       "/sw.js",

@@ -13,9 +13,9 @@
 // all that. So it is the same for everybody, and still nobody may keep it
 // (no-store), frame it, or run anything in it but the script beside it.
 //
-// Assets are named NAME.HASH.EXT and may be kept for ever; callback.js, idp.js and
-// sw.js, which other pages name without knowing the hash, are asked for anew each
-// time. Everything is compressed once, at start.
+// Assets are named NAME.HASH.EXT and may be kept for ever; attended.js, callback.js,
+// idp.js and sw.js, which other pages name without knowing the hash, are asked for
+// anew each time. Everything is compressed once, at start.
 //
 // Only the shell may register tools (Permissions-Policy: tools=(self)); an unknown
 // path gets a page of its own with tools=().

@@ -2,7 +2,7 @@
 // ever read back from the document. Its button takes a press only once the form has
 // been on view, and only one of this browser's own input (guard.ts).
 
-import { text } from "../text/text.js";
+import { clock, text } from "../text/text.js";
 import { openDialog, type Dialog } from "../ui/dialog.js";
 import { h, type Child } from "../ui/dom.js";
 import { countHidden } from "../ui/marked.js";
@@ -77,11 +77,6 @@ export class Form {
     this.decide(outcome);
     if (this.dialog.element.open) this.dialog.close();
   }
-}
-
-/** Seconds as minutes and seconds. */
-export function clock(seconds: number): string {
-  return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
 }
 
 /** How many characters of the arguments are shown as marked boxes. */

@@ -60,6 +60,7 @@ export interface Shown {
   readonly state: CallState;
   readonly at: number; // ms, this machine's clock
   readonly code?: string;
+  readonly elsewhere?: boolean; // it is asked on the authority's own page
 }
 
 interface Entry {
@@ -83,6 +84,8 @@ export interface Closed {
 const settles = 10_000; // ms for the socket and the receipt of the registration
 const honest = 1500; // ms that a running tool has to answer a cancel; the authority waits 2 s
 const mostAsked = 8;
+// Codes that tell by themselves that nothing began.
+const nothingBegan: readonly string[] = ["not_started", "unknown_tool", "arguments_invalid", "stale_generation", "busy"];
 const kept = 50; // calls that are shown
 
 export class Channel {
@@ -218,8 +221,10 @@ export class Channel {
         e.ticket = decision.ticket;
         this.become(e, "confirmed");
         return this.send(p.confirmFrame(f.call, f.confirmation, decision.assertion));
-      case "elsewhere":
-        return this.become(e, "confirmed");
+      case "elsewhere": // a call that comes says that it was confirmed there
+        e.elsewhere = true;
+        setTimeout(() => e.state === "asked" && this.become(e, "expired"), Math.max(0, f.expires - this.host.now()));
+        return this.host.told();
       case "expired": // the authority's own clock ends it
         return this.become(e, "expired");
       case "denied":
@@ -259,7 +264,7 @@ export class Channel {
   private may(e: Entry, f: p.Call, tool: Tool): boolean {
     if (f.confirmation === undefined) return tool.class === "read" && e.ask === undefined;
     const { ask } = e;
-    return tool.class !== "read" && e.state === "confirmed" && ask !== undefined && ask.confirmation === f.confirmation &&
+    return tool.class !== "read" && (e.state === "confirmed" || (e.state === "asked" && e.elsewhere === true)) && ask !== undefined && ask.confirmation === f.confirmation &&
       ask.tool === f.tool && ask.lease === f.lease && ask.arguments === f.arguments;
   }
 
@@ -280,7 +285,7 @@ export class Channel {
       return told ? undefined : this.send(p.cancelledFrame(e.call, outcome.began ? "unknown" : "none"));
     }
     this.become(e, "failed", outcome.code);
-    this.send(p.failedFrame(e.call, outcome.began ? outcome.code : "not_started"));
+    this.send(p.failedFrame(e.call, outcome.began || nothingBegan.includes(outcome.code) ? outcome.code : "not_started"));
   }
 
   private cancel(f: p.Cancel): void {

@@ -1,7 +1,6 @@
 // What arming and its end are called, on both kinds of page.
 
-import { count, text, textOf, type Key } from "../text/text.js";
-import { clock } from "../adapter/form.js";
+import { clock, count, text, textOf, type Key } from "../text/text.js";
 import type { State } from "./arm.js";
 import type { Closed } from "./channel.js";
 

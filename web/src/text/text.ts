@@ -107,6 +107,11 @@ export function days(n: number): string {
   return new Intl.NumberFormat(current, { style: "unit", unit: "day", unitDisplay: "long" }).format(n);
 }
 
+/** Seconds as minutes and seconds. */
+export function clock(seconds: number): string {
+  return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+}
+
 /** A moment in the person's own time zone. */
 export function moment(ms: number): string {
   return new Intl.DateTimeFormat(current, { dateStyle: "medium", timeStyle: "short" }).format(ms);
