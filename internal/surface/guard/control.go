@@ -89,7 +89,7 @@ func (c *Control) dispatch(ctx context.Context, g oauth.Grant, asked []byte) (li
 	if err != nil {
 		return nil, err
 	}
-	generation, err := c.generation(ctx, g)
+	generation, err := c.connection(ctx, g) // the family stood when the token was found
 	if err != nil {
 		return nil, err
 	}
@@ -97,22 +97,29 @@ func (c *Control) dispatch(ctx context.Context, g oauth.Grant, asked []byte) (li
 		Who: g.Principal, Generation: generation,
 		// A refreshed token is the same grant; a family or connection that is over is
 		// none, and one that was changed has another generation.
-		Look: func(ctx context.Context) (int64, error) { return c.generation(ctx, g) },
+		Look: func(ctx context.Context) (int64, error) { return c.look(ctx, g) },
 	}, what)
 }
 
-// generation answers that of the connection behind a grant, which changes with
-// everything that its owner does to it. One without collections is a name alone:
-// it stands or falls with its family, and its generation is 0.
-func (c *Control) generation(ctx context.Context, g oauth.Grant) (int64, error) {
-	gone := fmt.Errorf("the grant is over: %w", refusal.AuthorityLost)
+// errGone is a grant that is over.
+var errGone = fmt.Errorf("the grant is over: %w", refusal.AuthorityLost)
+
+// look judges a grant anew.
+func (c *Control) look(ctx context.Context, g oauth.Grant) (int64, error) {
 	stands, err := c.Families.Stands(ctx, g.Family)
 	if err != nil {
 		return 0, err // the database's fault decides nothing about the grant
 	}
 	if !stands {
-		return 0, gone
+		return 0, errGone
 	}
+	return c.connection(ctx, g)
+}
+
+// connection answers the generation of the connection behind a grant, which changes
+// with everything that its owner does to it. One without collections is a name
+// alone: it stands or falls with its family, and its generation is 0.
+func (c *Control) connection(ctx context.Context, g oauth.Grant) (int64, error) {
 	is, err := c.Connections.Connection(ctx, g.Connection)
 	switch {
 	case errors.Is(err, refusal.Unknown):
@@ -120,7 +127,7 @@ func (c *Control) generation(ctx context.Context, g oauth.Grant) (int64, error) 
 	case err != nil:
 		return 0, err
 	case is.State != ledger.Live || !time.Now().Before(is.Expires):
-		return 0, gone
+		return 0, errGone
 	}
 	return is.Generation, nil
 }

@@ -13,7 +13,7 @@
 //	border.go         a body read strictly, and the headers that mirror it
 //	bearer.go         the token, the challenges of RFC 6750, streams that end with it
 //	sessions.go       older protocols' sessions, bound to their grant by a MAC
-//	offer.go          what a group of tools is; account.go and owned.go are two
+//	offer.go          what a group of tools is: account.go, owned.go, control.go
 //	serve_tools.go    tools/list and tools/call by grant
 //	consent.go        a person's yes, in both authorities
 //	authorization.go  metadata and the authorization request
