@@ -39,6 +39,11 @@ func TestAttended(t *testing.T) {
 	p.arm()
 	p.open()
 	o.stepUp()
+	nothing, err := controlv1.ParseID("nothing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.say(controlv1.Cancelled{Call: nothing, Effect: controlv1.NoEffect}) // which asks whether the sign-in stands
 	if got := p.armed(); got != "armed" {
 		t.Errorf("after another step-up: %s", got)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/coder/websocket"
@@ -48,7 +49,7 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request) {
 		// Only the authority ends it: the request's context ends with the server's drain,
 		// and would leave the page without a reason.
 		s.Authority.Channel(context.WithoutCancel(r.Context()), s.trust(arm.who, of), arm.arm, arm.place, conn)
-	case code == refusal.NoSession || controlv1.Trust(code) == code:
+	case slices.Contains(controlv1.TrustReasons, code):
 		conn.Close(controlv1.CloseTrust, code)
 	default:
 		s.Log.Error("a page's socket can't be judged", "code", string(code))
