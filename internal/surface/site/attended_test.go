@@ -404,6 +404,15 @@ func arming(b *backend, p *pagetest.Page) *channel {
 	return c
 }
 
+// disarm forgets what is armed, as the real authority does when a channel ends.
+func (a *authority) disarm(c *channel) {
+	c.ws.CloseNow()
+	<-c.done
+	a.mu.Lock()
+	a.armed = nil
+	a.mu.Unlock()
+}
+
 // armed signs in, switches the browser surface on, and arms.
 func armed(b *backend, p *pagetest.Page) *channel {
 	b.t.Helper()
@@ -510,9 +519,7 @@ func TestChannelCloses(t *testing.T) {
 		if len(b.control.channels) != 0 {
 			t.Fatalf("after %d %s the page opened it again", e.code, e.why)
 		}
-		b.control.mu.Lock()
-		b.control.armed = nil
-		b.control.mu.Unlock()
+		b.control.disarm(c)
 		c = arming(b, p)
 	}
 	c.ws.CloseNow()
@@ -533,9 +540,7 @@ func TestPageRefusesFrames(t *testing.T) {
 		c.raw(text)
 		<-c.done
 		p.See("One side sent what the other")
-		b.control.mu.Lock()
-		b.control.armed = nil
-		b.control.mu.Unlock()
+		b.control.disarm(c)
 		c = arming(b, p)
 	}
 	ready, _ := controlv1.EncodeAuthority(controlv1.Ready{Authority: id("chaperone"), Route: c.Register.Route, Generation: c.Register.Generation, Catalog: c.Register.Catalog.Digest(), Scope: c.Register.Catalog.Digest()})

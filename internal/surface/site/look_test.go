@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/pagetest"
+	"chaperone/internal/refusal"
 )
 
 // axe-core finds nothing on any page, light and dark, nor on what opens over them.
@@ -43,6 +45,16 @@ func TestAccessibility(t *testing.T) {
 		check(p, name+" review")
 		p.Press("Escape")
 		call.Result()
+		show(p, "/approvals")
+		c := arming(b, p)
+		check(p, name+" armed")
+		c.send(c.question("call_1", "item_write", newItem))
+		alive(p)
+		check(p, name+" confirmation")
+		p.Press("Escape")
+		c.cancelled("call_1")
+		check(p, name+" denied")
+		b.control.disarm(c)
 		p.Profile.Page(look).Close()
 		p.Close()
 	}
@@ -151,6 +163,21 @@ func TestScreens(t *testing.T) {
 		save("review-delete")
 		p.Press("Escape")
 		call.Result()
+		show(p, "/approvals")
+		c := arming(b, p)
+		c.reading("call_0", "get-page-context", "{}")
+		c.result("call_0")
+		c.send(c.question("call_1", "item_write", newItem))
+		alive(p)
+		save("confirmation")
+		p.Press("Escape")
+		c.cancelled("call_1")
+		p.Wait("!document.querySelector('dialog')")
+		save("armed")
+		c.close(controlv1.CloseTrust, refusal.Killed)
+		p.Wait("document.querySelector('[data-arm=off]')")
+		save("disarmed")
+		b.control.disarm(c)
 		show(p, "/collections/files")
 		p.ClickText(map[string]string{"en": "New item", "es": "Nuevo elemento"}[language])
 		p.Wait("document.querySelector('dialog textarea')")

@@ -117,7 +117,7 @@ function history(got: Control): Child {
       a.asked > 0 && h("p", { class: "hint" }, text("control.attention", { asked: a.asked, budget: a.budget }), a.dwell_ms > 0 && [" ", text("control.dwell", { seconds: number(Math.max(1, Math.ceil(a.dwell_ms / 1000))) })]),
       got.calls.length === 0 ? empty("clock", text("control.calls.empty"), text("control.calls.empty.next")) :
         table(text("control.calls"), [text("control.tool"), text("control.agent"), text("control.state"), text("control.effect"), text("control.level"), text("calls.at")], got.calls.map((c) => [
-          h("code", null, marked(c.tool_id)), agentOf(c.agent), [callWords(c.state), c.error_code !== undefined && c.error_code !== "" && [" ", h("code", { class: "code" }, marked(c.error_code))]],
+          h("code", { class: "words" }, marked(c.tool_id)), agentOf(c.agent), [callWords(c.state), c.error_code !== undefined && c.error_code !== "" && [" ", h("code", { class: "code" }, marked(c.error_code))]],
           textOf("controlled", c.effect, "controlled.unknown"), textOf("level", c.confirmation_level ?? "", "level.none"),
           h("time", { datetime: new Date(c.admitted_ms).toISOString() }, moment(c.admitted_ms)),
         ]))),
