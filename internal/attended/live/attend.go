@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"errors"
 
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/attended/ledger"
@@ -69,8 +68,12 @@ func (a *Authority) private(who controlv1.Person, p controlv1.Place) (controlv1.
 	return evidence, page, err
 }
 
-// infra tells an error that isn't a refusal: the database didn't answer.
+// infra tells an error that decides nothing: the database didn't answer, or not in
+// a way that can be read.
 func infra(err error) bool {
-	var code refusal.Code
-	return err != nil && !errors.As(err, &code)
+	switch refusal.Of(err) {
+	case "", refusal.DatabaseBusy, refusal.OlderDatabase, refusal.NewerDatabase, refusal.Tampered:
+		return err != nil
+	}
+	return false
 }

@@ -110,7 +110,6 @@ func (c *channel) serve(ctx context.Context, who controlv1.Person) error {
 		return err
 	}
 	late.Stop()
-	c.a.publish(c)
 	for {
 		if frame, err = c.read(ctx); err != nil {
 			return err
@@ -170,7 +169,12 @@ func (c *channel) register(ctx context.Context, f controlv1.Register) error {
 		return c.fault(err)
 	}
 	c.catalog = f.Catalog
-	return c.write(controlv1.Ready{Authority: c.a.Name, Route: c.place.Route, Generation: r.Generation, Catalog: r.Catalog, Scope: r.Scope})
+	// Calls find the channel from here on, and wait with their frames until the page
+	// has been told that it is ready.
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.a.publish(c)
+	return c.put(controlv1.Ready{Authority: c.a.Name, Route: c.place.Route, Generation: r.Generation, Catalog: r.Catalog, Scope: r.Scope})
 }
 
 // classes tells whether a page may class its tools so: elsewhere than here every
@@ -299,7 +303,13 @@ func (c *channel) attended() error {
 	if err := c.revalidate(context.Background()); err != nil {
 		return err
 	}
-	if _, err := c.a.Book.Standing(context.Background(), c.arm.Ref); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), sendTime)
+	defer cancel()
+	err := c.a.insist(ctx, func(ctx context.Context) error {
+		_, err := c.a.Book.Standing(ctx, c.arm.Ref)
+		return err
+	})
+	if err != nil {
 		if infra(err) {
 			return errors.Join(errSilent, err)
 		}
@@ -354,12 +364,17 @@ func (c *channel) send(f controlv1.AuthorityFrame, check func() error) error {
 
 // write sends one frame now.
 func (c *channel) write(f controlv1.AuthorityFrame) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return c.put(f)
+}
+
+// put writes one frame while the caller holds the writing.
+func (c *channel) put(f controlv1.AuthorityFrame) error {
 	data, err := controlv1.EncodeAuthority(f)
 	if err != nil {
 		return errors.Join(errNotSent, err)
 	}
-	c.writing.Lock()
-	defer c.writing.Unlock()
 	if c.code() != "" {
 		return errNotSent
 	}

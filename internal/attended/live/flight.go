@@ -38,6 +38,7 @@ type flight struct {
 	mu       sync.Mutex // guards what follows
 	change   chan struct{}
 	call     ledger.Call // as it was last read or written
+	asking   *controlv1.ConfirmationRequest
 	waiters  map[*waiter]bool
 	result   controlv1.Value
 	taken    bool
@@ -57,6 +58,9 @@ type said struct {
 	outcome controlv1.Outcome
 	bad     refusal.Code // a result that isn't one
 	effect  controlv1.Effect
+
+	here     bool // the person said it on the authority's own origin
+	verified bool // and the assertion was judged there
 }
 
 // hear takes what the page said. A page that says more than a call can need is not
@@ -206,8 +210,10 @@ func (f *flight) fly(call ledger.Call) {
 func (f *flight) confirm(call ledger.Call) ledger.Call {
 	asked, err := f.asked(call)
 	if err == nil {
-		err = f.c.send(controlv1.ConfirmationRequest{Call: call.ID, Lease: call.Lease, Request: call.Request, Tool: call.Tool, Schemas: call.Schemas,
-			Binding: f.request.Binding, Policy: call.Policy, Arguments: f.request.Arguments, Confirmation: call.Confirmation, Level: asked, ExpiresMS: call.DeadlineMS}, nil)
+		ask := controlv1.ConfirmationRequest{Call: call.ID, Lease: call.Lease, Request: call.Request, Tool: call.Tool, Schemas: call.Schemas,
+			Binding: f.request.Binding, Policy: call.Policy, Arguments: f.request.Arguments, Confirmation: call.Confirmation, Level: asked, ExpiresMS: call.DeadlineMS}
+		f.changed(func() { f.asking = &ask })
+		err = f.c.send(ask, nil)
 	}
 	if err != nil {
 		return f.put(func(ctx context.Context) (ledger.Call, error) {
@@ -259,8 +265,8 @@ func (f *flight) cancel(call ledger.Call) {
 // word is what a page says of a call that waits for its confirmation.
 func (f *flight) word(call ledger.Call, asked controlv1.Asked, s said) ledger.Call {
 	switch {
-	case s.confirm != nil:
-		return f.confirmed(call, asked, *s.confirm)
+	case s.confirm != nil && (s.here || f.a.own(f.c.place.Origin)): // another page's own word doesn't count
+		return f.confirmed(call, asked, s)
 	case s.effect == controlv1.NoEffect:
 		return f.put(func(ctx context.Context) (ledger.Call, error) { return f.a.Book.Deny(ctx, call.ID) }, call)
 	}
@@ -268,10 +274,13 @@ func (f *flight) word(call ledger.Call, asked controlv1.Asked, s said) ledger.Ca
 }
 
 // confirmed is T2, with the caller's grant looked at again before it.
-func (f *flight) confirmed(call ledger.Call, asked controlv1.Asked, k controlv1.Confirm) ledger.Call {
-	level, err := f.verify(call, asked, k)
-	if err != nil {
-		return call // that wasn't the confirmation; the deadline still runs
+func (f *flight) confirmed(call ledger.Call, asked controlv1.Asked, s said) ledger.Call {
+	k, level := *s.confirm, call.Level
+	if !s.verified {
+		var err error
+		if level, err = f.verify(call, asked, k); err != nil {
+			return call // that wasn't the confirmation; the deadline still runs
+		}
 	}
 	caller := f.caller
 	if caller.Look != nil {
@@ -436,13 +445,20 @@ func (f *flight) outcome(call ledger.Call, s said) ledger.Call {
 }
 
 // put writes until the database has it, or the node ends. A refusal means that the
-// call stands elsewhere: then that is what it answers.
+// call stands elsewhere: then that is what it answers. Where it doesn't, somebody
+// else wrote at the same moment, and it is tried again.
 func (f *flight) put(write func(context.Context) (ledger.Call, error), was ledger.Call) ledger.Call {
+	conflicts := 0
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		ctx, cancel := context.WithTimeout(context.Background(), sendTime)
 		call, err := write(ctx)
 		if err != nil && !infra(err) {
+			conflict := refusal.Of(err) == refusal.Conflict
 			call, err = f.a.Book.Call(ctx, was.ID)
+			if conflicts++; err == nil && conflict && call.State == was.State && conflicts < 5 {
+				cancel()
+				continue
+			}
 		}
 		cancel()
 		if err == nil {

@@ -12,6 +12,7 @@
 //	execute.go     execute_call: admission, and what is sent
 //	flight.go      one call under way on this node, and who waits for it
 //	passkey.go     confirmations by passkey: the challenge
+//	prompt.go      confirmations on the authority's own origin: of pages that aren't ours
 //
 // Everything durable is the ledger's: a frame leaves only after the claim that the
 // ledger committed, and what a page says is written before anybody is told. In
@@ -268,6 +269,8 @@ func (a *Authority) insist(ctx context.Context, do func(context.Context) error) 
 		}
 		select {
 		case <-time.After(wait):
+		case <-ctx.Done():
+			return err
 		case <-a.stop:
 			return err
 		}

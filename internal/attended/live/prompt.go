@@ -1,0 +1,101 @@
+package live
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"chaperone/internal/attended/controlv1"
+	"chaperone/internal/attended/ledger"
+	"chaperone/internal/identity"
+	"chaperone/internal/refusal"
+)
+
+// Prompt is a confirmation that a person is asked for: what their page was sent, and
+// what the authority itself knows of it. It is told to that person alone, since it
+// holds the arguments.
+type Prompt struct {
+	controlv1.ConfirmationRequest
+	Class  controlv1.Class
+	Agent  string // who asks, "" for the person's own session
+	Origin controlv1.Origin
+	Route  controlv1.ID
+}
+
+// Prompts answers what waits for a person on this node, the first to lapse first.
+func (a *Authority) Prompts(who identity.Principal) []Prompt {
+	a.mu.Lock()
+	var all []*flight
+	for _, f := range a.flights {
+		if f.c.evidence.Principal == a.Principal(who) {
+			all = append(all, f)
+		}
+	}
+	a.mu.Unlock()
+	var out []Prompt
+	for _, f := range all {
+		if p, ok := f.prompt(); ok {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(x, y Prompt) int {
+		if x.ExpiresMS != y.ExpiresMS {
+			return int(x.ExpiresMS - y.ExpiresMS)
+		}
+		return strings.Compare(x.Call.String(), y.Call.String())
+	})
+	return out
+}
+
+// prompt is what a flight asks, while it does.
+func (f *flight) prompt() (Prompt, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.asking == nil || f.call.State != ledger.CallPending {
+		return Prompt{}, false
+	}
+	return Prompt{*f.asking, f.tool.Class(), f.caller.Who.Agent(), f.c.place.Origin, f.c.place.Route}, true
+}
+
+// Decide takes a person's word on the authority's own origin: a confirmation of the
+// exact request, or a denial where it is nil. It answers the call's state then.
+// Refusals: unknown_call for a call that doesn't ask that person, request_conflict
+// for another digest, bad_credential for another assertion, authority_lost.
+func (a *Authority) Decide(ctx context.Context, who identity.Principal, id controlv1.ID, k *controlv1.Confirm) (ledger.Call, error) {
+	a.mu.Lock()
+	f := a.flights[id]
+	a.mu.Unlock()
+	if f == nil || f.c.evidence.Principal != a.Principal(who) {
+		return ledger.Call{}, refusal.UnknownCall
+	}
+	p, asking := f.prompt()
+	if !asking {
+		return ledger.Call{}, refusal.UnknownCall
+	}
+	if err := f.c.revalidate(ctx); err != nil {
+		return ledger.Call{}, told(err)
+	}
+	if k == nil {
+		f.hear(said{effect: controlv1.NoEffect, here: true})
+	} else {
+		call, _ := f.stands()
+		if _, err := f.verify(call, p.Level, *k); err != nil {
+			return ledger.Call{}, told(err)
+		}
+		f.hear(said{confirm: k, here: true, verified: true})
+	}
+	for end := time.Now().Add(sendTime); ; {
+		changed := f.changes()
+		call, err := a.Book.Call(ctx, id)
+		if err != nil || call.State != ledger.CallPending || time.Now().After(end) {
+			return call, err
+		}
+		select {
+		case <-changed:
+		case <-time.After(lookTime):
+		case <-ctx.Done():
+			return call, ctx.Err()
+		}
+	}
+}
