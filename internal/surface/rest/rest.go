@@ -11,6 +11,7 @@
 //	connections.go  app connections, consents and script tokens
 //	passkeys.go     passkeys and recovery codes of the built-in provider
 //	agents.go       owned browsers: open, watch, pause, end
+//	confirmations.go  what waits for the person's word, on this origin
 //	audit.go        the person's view of the log
 //	control.go      attended control, for agents
 //	approvals.go    attended control, as its person sees it
@@ -25,6 +26,7 @@ package rest
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"chaperone/internal/attended/live"
@@ -153,7 +155,7 @@ func Routes(c Config) []guard.Route {
 	if c.Fleet != nil {
 		routes = append(routes, a.fleetRoutes()...)
 	}
-	return append(append(routes, controlRoute(c.Control)), a.killRoutes()...)
+	return slices.Concat(routes, []guard.Route{controlRoute(c.Control)}, a.killRoutes(), a.confirmationRoutes())
 }
 
 // maxArguments bounds a body that carries a tool's arguments: 1 MiB of content in
