@@ -346,3 +346,36 @@ func sessionOf(t *testing.T, p *page) string {
 	}
 	return s.ID
 }
+
+// Where the ledger can't answer nothing is claimed, and the cookies are kept, so that
+// it can be tried again.
+func TestLedgerDown(t *testing.T) {
+	w := newWorldOver(t, storetest.SQLite(t), storetest.SQLite(t), true)
+	p := w.person()
+	p.arm()
+	late := w.person()
+	late.stepUp()
+	late.load()
+	if err := w.db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		of           *page
+		method, path string
+		body         any
+	}{
+		"the status": {p, "GET", arming, nil}, "revoking an arm": {p, "DELETE", arming, nil},
+		"the status of a grant": {late, "GET", arming, nil}, "revoking a grant": {late, "DELETE", arming, nil}, "finalize": {late, "POST", finalize, offer()},
+	} {
+		a := c.of.send(c.method, c.path, c.body, nil)
+		if a.status != http.StatusServiceUnavailable || len(a.cookies) != 0 || strings.Contains(a.body, "sql") {
+			t.Errorf("%s: %d %s %v", what, a.status, a.body, a.cookies)
+		}
+	}
+	if p.jar[armCookie] == "" || late.jar[recentCookie] == "" {
+		t.Error("a cookie is gone")
+	}
+	ws := p.open()
+	write(t, ws, p.opening())
+	closed(t, "channel.open", ws, controlv1.CloseFault, "failed")
+}

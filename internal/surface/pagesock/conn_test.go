@@ -193,7 +193,6 @@ func deaf(t *testing.T, address string) io.Closer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.(*net.TCPConn).SetReadBuffer(4096)
 	const handshake = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 	if _, err := io.WriteString(c, handshake); err != nil {
 		t.Fatal(err)

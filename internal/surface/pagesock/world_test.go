@@ -56,12 +56,17 @@ type world struct {
 	control  *live.Authority
 	pages    *pagesock.Server
 	key      []byte
+	db       *store.DB // of the arms; the sessions' own where a test ends it
 }
 
 // fast is a world over SQLite.
 func fast(t testing.TB) *world { return newWorld(t, storetest.SQLite(t), true) }
 
-func newWorld(t testing.TB, url string, on bool) *world {
+func newWorld(t testing.TB, url string, on bool) *world { return newWorldOver(t, url, url, on) }
+
+// newWorldOver has its arms in another database than its sessions, where the two
+// differ.
+func newWorldOver(t testing.TB, url, armsURL string, on bool) *world {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -84,10 +89,16 @@ func newWorld(t testing.TB, url string, on bool) *world {
 	party, err := oidc.New(ctx, oidc.Config{Issuer: w.provider.URL, ClientID: "client", ClientSecret: "secret", Origin: w.origin,
 		ACRValues: []string{"gold"}, Introspection: on}, w.sessions, nil)
 	must(err)
-	if on {
-		receipts, err := policy.NewBook(db, log, "local", policy.Options{Secret: w.key})
+	if w.db = db; armsURL != url {
+		w.db, err = store.Open(ctx, armsURL, store.Options{Migrate: true})
 		must(err)
-		w.arms, err = ledger.NewBook(db, log, "local", ledger.Options{Receipts: receipts})
+		log, err = audit.Open(w.db, audit.Options{Tenant: "local"})
+		must(err)
+	}
+	if on {
+		receipts, err := policy.NewBook(w.db, log, "local", policy.Options{Secret: w.key})
+		must(err)
+		w.arms, err = ledger.NewBook(w.db, log, "local", ledger.Options{Receipts: receipts})
 		must(err)
 		refs, err := ref.NewKey(w.key)
 		must(err)
@@ -113,7 +124,7 @@ func newWorld(t testing.TB, url string, on bool) *world {
 		}
 		server.Close()
 		http.DefaultClient.CloseIdleConnections()
-		if !on {
+		if !on || w.db != db {
 			return
 		}
 		if err := db.View(ctx, func(tx *store.Tx) error { return ledger.Check(tx) }); err != nil {
