@@ -45,6 +45,7 @@ if [[ $1 == test || $1 == bench ]]; then
   need /usr/lib/chromium/chromium chromium # the box holds it too; the benchmarks' floor
   python3 -c 'import venv, ensurepip' 2>/dev/null || lacking+=(python3-venv)
   need git git
+  need spin spin # verifies the model of attended control; gcc builds what it makes
   need gcc gcc # the race detector, and its headers
   need /usr/include/stdlib.h libc6-dev
 fi
