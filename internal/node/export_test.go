@@ -12,3 +12,7 @@ import (
 func (n *Node) Parts() (http.Handler, *session.Book, *operation.Desk) {
 	return n.handler, n.sessions, n.desk
 }
+
+// AroundCommits sets what stands around each commit of the nodes that are opened
+// afterwards.
+func AroundCommits(f func(commit func() error) error) { commit = f }

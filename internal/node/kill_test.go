@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	storetest.Main(m, map[string]storetest.Role{"serve": serveRole})
+	storetest.Main(m, map[string]storetest.Role{"serve": serveRole, "mortal": mortalRole})
 }
 
 // serveRole is a server in a process of its own: home, port, database.
@@ -45,7 +45,12 @@ func serveRole(args []string) error {
 // apart starts a server as a process.
 func apart(t *testing.T, home, port, database string) (*storetest.Process, string) {
 	t.Helper()
-	p := storetest.Start(t, "serve", home, port, database)
+	return apartAs(t, "serve", home, port, database)
+}
+
+func apartAs(t *testing.T, role, home, port, database string) (*storetest.Process, string) {
+	t.Helper()
+	p := storetest.Start(t, role, home, port, database)
 	if !p.Lines.Scan() {
 		t.Fatal("the server said nothing")
 	}

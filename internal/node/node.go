@@ -128,9 +128,13 @@ func (n *Node) Close(ctx context.Context) error {
 // closeTime bounds an end: browsers, the last leaves, the database.
 const closeTime = 30 * time.Second
 
+// commit stands around each commit of every node's database; nil in every server.
+// Tests that kill a server at a chosen step set it (see store.Options).
+var commit func(commit func() error) error
+
 // openGround opens the database and the log over it.
 func (n *Node) openGround(ctx context.Context) (err error) {
-	if n.db, err = store.Open(ctx, n.config.Database, store.Options{Migrate: true}); err != nil {
+	if n.db, err = store.Open(ctx, n.config.Database, store.Options{Migrate: true, Commit: commit}); err != nil {
 		return err
 	}
 	n.later(func(context.Context) error { return n.db.Close() })
@@ -149,7 +153,7 @@ func (n *Node) openSignIn(ctx context.Context) (err error) {
 	if n.sessions, err = session.NewBook(n.db, n.log, Tenant, session.Options{}); err != nil {
 		return err
 	}
-	party := oidc.Config{Origin: n.config.PublicOrigin}
+	party := oidc.Config{Origin: n.config.PublicOrigin, Embedding: n.config.Origins}
 	if n.config.Issuer.URL == "" {
 		err = n.builtIn(&party)
 	} else {
@@ -168,7 +172,7 @@ func (n *Node) builtIn(party *oidc.Config) error {
 	if n.credentials, err = OpenPeople(n.home, n.config, n.db, n.log); err != nil {
 		return err
 	}
-	if n.provider, err = idp.New(idp.Config{Origin: n.config.PublicOrigin, Credentials: n.credentials}); err != nil {
+	if n.provider, err = idp.New(idp.Config{Origin: n.config.PublicOrigin, Embedding: n.config.Origins, Credentials: n.credentials}); err != nil {
 		return err
 	}
 	party.Issuer, party.HTTP = n.provider.Issuer(), n.provider.Client()
