@@ -58,7 +58,8 @@ func (p *Provider) named(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kept := &recorder{header: http.Header{}}
 		next.ServeHTTP(kept, r)
-		if to := kept.header.Get("Location"); strings.HasPrefix(to, p.client.redirect+"?") {
+		to := kept.header.Get("Location")
+		if at, _, _ := strings.Cut(to, "?"); at != to && slices.Contains(p.client.redirects, at) {
 			if u, err := url.Parse(to); err == nil {
 				q := u.Query()
 				q.Set("iss", p.issuer)

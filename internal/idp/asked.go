@@ -19,7 +19,7 @@ import (
 func (p *Provider) asked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q, err := url.ParseQuery(r.URL.RawQuery)
-		if err != nil || !once(q) || q.Get("client_id") != ClientID || q.Get("redirect_uri") != p.client.redirect {
+		if err != nil || !once(q) || q.Get("client_id") != ClientID || !slices.Contains(p.client.redirects, q.Get("redirect_uri")) {
 			p.refusePage(w, r, http.StatusBadRequest)
 			return
 		}
@@ -28,7 +28,7 @@ func (p *Provider) asked(next http.Handler) http.Handler {
 			if state := q.Get("state"); state != "" {
 				back.Set("state", state)
 			}
-			http.Redirect(w, r, p.client.redirect+"?"+back.Encode(), http.StatusFound)
+			http.Redirect(w, r, q.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -8,10 +8,13 @@ import (
 )
 
 // client is the one client, the server itself.
-type client struct{ redirect, home string }
+type client struct {
+	redirects []string // where it may be answered
+	home      string
+}
 
 func (c client) GetID() string                      { return ClientID }
-func (c client) RedirectURIs() []string             { return []string{c.redirect} }
+func (c client) RedirectURIs() []string             { return c.redirects }
 func (c client) PostLogoutRedirectURIs() []string   { return []string{c.home} }
 func (client) ApplicationType() op.ApplicationType  { return op.ApplicationTypeWeb }
 func (client) AuthMethod() oidc.AuthMethod          { return oidc.AuthMethodBasic }

@@ -48,7 +48,8 @@ import (
 type Config struct {
 	Origin      string // public origin; the issuer is Origin + "/idp"
 	Credentials *credential.Book
-	Redirect    string // path of the client's callback; "" means /auth/callback
+	Redirect    string   // path of the client's callback; "" means /auth/callback
+	Embedding   []string // other origins with a callback of their own
 }
 
 // ClientID is the one client: the server itself.
@@ -74,7 +75,10 @@ func New(c Config) (*Provider, error) {
 		c.Redirect = "/auth/callback"
 	}
 	p := &Provider{origin: c.Origin, issuer: c.Origin + "/idp", people: c.Credentials}
-	p.client = client{redirect: c.Origin + c.Redirect, home: c.Origin + "/"}
+	p.client = client{redirects: []string{c.Origin + c.Redirect}, home: c.Origin + "/"}
+	for _, o := range c.Embedding {
+		p.client.redirects = append(p.client.redirects, o+c.Redirect)
+	}
 	config := &op.Config{
 		CodeMethodS256:           true,
 		AuthMethodPost:           false,

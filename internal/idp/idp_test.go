@@ -69,7 +69,7 @@ func newSite(t testing.TB, db *store.DB, origin string) *site {
 	s.mux.Handle("/idp/", s.provider)
 	s.mux.HandleFunc("GET /auth/login", s.party.SignIn)
 	s.mux.HandleFunc("GET /auth/callback", s.party.Callback)
-	s.mux.HandleFunc("GET /assets/callback.js", func(w http.ResponseWriter, r *http.Request) {
+	s.mux.HandleFunc("GET /auth/callback.js", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/javascript")
 		http.ServeFileFS(w, r, web.Dist, "dist/callback.js")
 	})

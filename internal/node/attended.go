@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"chaperone/internal/attended/controlv1"
@@ -47,7 +48,7 @@ func (n *Node) openAttended(ctx context.Context) error {
 		n.off = "Attended control is off: nothing tells whether a sign-in still stands; set introspection under issuer in chaperone.yaml."
 		n.notes = append(n.notes, n.off)
 	}
-	n.pages, err = pagesock.New(pagesock.Config{Origin: n.config.PublicOrigin, Key: key, Sessions: n.sessions,
+	n.pages, err = pagesock.New(pagesock.Config{Origin: n.config.PublicOrigin, Embedding: n.config.Origins, Key: key, Sessions: n.sessions,
 		Provider: n.party, Authority: n.control, Log: slog.Default()})
 	if err != nil {
 		return err
@@ -151,6 +152,14 @@ func (c Config) reads() map[string][]string {
 func (c Config) checkAttended() error {
 	if _, err := controlv1.ParseID(c.Authority); err != nil {
 		return fmt.Errorf("authority: %q must begin with a letter or digit and hold only those, dots, colons, dashes and underscores", c.Authority)
+	}
+	for i, o := range c.Origins {
+		if _, err := controlv1.ParseOrigin(o); err != nil {
+			return fmt.Errorf("origins: %q is no origin; write it as the browser does, as in https://shop.example.com", o)
+		}
+		if o == c.PublicOrigin || slices.Contains(c.Origins[:i], o) {
+			return fmt.Errorf("origins: %q stands twice, or is public_origin", o)
+		}
 	}
 	seen := map[string]bool{}
 	for _, p := range c.Pages {

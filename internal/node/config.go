@@ -23,6 +23,7 @@ import (
 type Config struct {
 	Listen       string   `yaml:"listen"`
 	PublicOrigin string   `yaml:"public_origin"`
+	Origins      []string `yaml:"origins"`
 	TLSCert      string   `yaml:"tls_cert"`
 	TLSKey       string   `yaml:"tls_key"`
 	BehindProxy  []string `yaml:"behind_proxy"`

@@ -46,21 +46,22 @@ func (n *Node) openSurfaces(ctx context.Context) error {
 	})
 	routes = append(routes, authorization.Routes()...)
 	routes = append(routes, n.pages.Routes()...)
-	routes = append(routes, n.ownRoutes(served)...)
+	routes = append(routes, n.ownRoutes(served, pages)...)
 	n.routes = routes
 	n.handler = guard.New(guard.Config{
-		Origin: n.config.PublicOrigin, Proxies: n.proxies(), Sessions: n.sessions, Tokens: n.tokens, Plain: pages,
+		Origin: n.config.PublicOrigin, Embedding: n.config.Origins, Proxies: n.proxies(), Sessions: n.sessions, Tokens: n.tokens, Plain: pages,
 	}, routes...)
 	n.sessions.OnEnd(n.ended.put)
 	n.health.off = n.off
 	return nil
 }
 
-// ownRoutes are those that judge their callers for themselves: sign-in, the
-// provider, MCP, and what a load balancer asks.
-func (n *Node) ownRoutes(served http.Handler) []guard.Route {
+// ownRoutes are those that judge their callers for themselves: sign-in with
+// its page's script, the provider, MCP, and what a load balancer asks.
+func (n *Node) ownRoutes(served, pages http.Handler) []guard.Route {
 	routes := []guard.Route{
 		{Method: "GET", Path: "/auth/login", Who: guard.Nobody, Handler: n.party.SignIn},
+		{Method: "GET", Path: "/auth/callback.js", Who: guard.Nobody, Handler: pages.ServeHTTP},
 		{Method: "GET", Path: "/auth/callback", Who: guard.Nobody, Handler: n.party.Callback},
 		{Method: "POST", Path: "/auth/backchannel-logout", Who: guard.Nobody, Handler: n.party.BackChannel},
 		{Method: "GET", Path: "/healthz", Who: guard.Itself, Handler: n.health.live},

@@ -62,7 +62,7 @@ func flowCookie(secret string) *http.Cookie {
 }
 
 // begin keeps a flow and answers the provider's URL for it.
-func (p *Party) begin(ctx context.Context, secret string, f session.Flow, ask url.Values) (string, error) {
+func (p *Party) begin(ctx context.Context, origin, secret string, f session.Flow, ask url.Values) (string, error) {
 	doc, err := p.provider(ctx)
 	if err != nil {
 		return "", err
@@ -73,7 +73,7 @@ func (p *Party) begin(ctx context.Context, secret string, f session.Flow, ask ur
 	}
 	sum := sha256.Sum256([]byte(f.Verifier))
 	q := url.Values{
-		"response_type": {"code"}, "client_id": {p.ClientID}, "redirect_uri": {p.redirect()}, "scope": {"openid profile"},
+		"response_type": {"code"}, "client_id": {p.ClientID}, "redirect_uri": {p.redirect(origin)}, "scope": {"openid profile"},
 		"state": {f.State}, "nonce": {f.Nonce},
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
 	}
@@ -114,7 +114,7 @@ func (p *Party) SignIn(w http.ResponseWriter, r *http.Request) {
 	if secret == "" {
 		secret = session.NewSecret()
 	}
-	to, err := p.begin(r.Context(), secret, session.Flow{Purpose: session.SignIn, Next: next}, nil)
+	to, err := p.begin(r.Context(), p.embedding(r), secret, session.Flow{Purpose: session.SignIn, Next: next}, nil)
 	if err != nil {
 		p.refuse(w, r, err)
 		return
@@ -127,16 +127,16 @@ func (p *Party) SignIn(w http.ResponseWriter, r *http.Request) {
 // StepUp begins a step-up of a session and answers where the page must go, with
 // a full load, and the cookie that binds it to this browser.
 func (p *Party) StepUp(ctx context.Context, s session.Session, next string) (string, *http.Cookie, error) {
-	return p.afresh(ctx, session.Flow{Purpose: session.StepUp, Session: s.ID, Next: next})
+	return p.afresh(ctx, s.Origin, session.Flow{Purpose: session.StepUp, Session: s.ID, Next: next})
 }
 
 // Arm begins the step-up that arms a page of a route (section 4), as StepUp does.
 func (p *Party) Arm(ctx context.Context, s session.Session, route, next string) (string, *http.Cookie, error) {
-	return p.afresh(ctx, session.Flow{Purpose: session.Arm, Session: s.ID, Route: route, Next: next})
+	return p.afresh(ctx, s.Origin, session.Flow{Purpose: session.Arm, Session: s.ID, Route: route, Next: next})
 }
 
 // afresh asks for the person anew, whatever they have just proved.
-func (p *Party) afresh(ctx context.Context, f session.Flow) (string, *http.Cookie, error) {
+func (p *Party) afresh(ctx context.Context, origin string, f session.Flow) (string, *http.Cookie, error) {
 	if f.Next == "" {
 		f.Next = "/"
 	}
@@ -145,7 +145,7 @@ func (p *Party) afresh(ctx context.Context, f session.Flow) (string, *http.Cooki
 	}
 	f.ACR = p.ACRValues
 	secret := session.NewSecret()
-	to, err := p.begin(ctx, secret, f, url.Values{
+	to, err := p.begin(ctx, origin, secret, f, url.Values{
 		"prompt": {"login"}, "max_age": {"0"}, "acr_values": {strings.Join(p.ACRValues, " ")},
 	})
 	if err != nil {

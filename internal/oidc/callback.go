@@ -103,7 +103,7 @@ func (p *Party) comeBack(r *http.Request) (flow session.Flow, s session.Session,
 	if got.failure != "" || got.code == "" {
 		return flow, s, done, fmt.Errorf("the provider didn't sign the person in: %w", refusal.ProviderError)
 	}
-	id, facts, err := p.redeem(ctx, doc, got.code, flow, r.UserAgent())
+	id, facts, err := p.redeem(ctx, doc, got.code, flow, r)
 	if err != nil {
 		return flow, s, done, err
 	}
@@ -137,7 +137,7 @@ func (p *Party) stepUp(ctx context.Context, cookie string, flow session.Flow, fa
 	if err != nil {
 		return s, session.Secrets{}, err
 	}
-	if s.ID != flow.Session {
+	if s.ID != flow.Session || s.Origin != facts.Origin {
 		return s, session.Secrets{}, fmt.Errorf("this step-up was begun for another session: %w", refusal.SessionExpired)
 	}
 	s, renewed, err := p.book.StepUp(ctx, cookie, facts)
@@ -163,9 +163,9 @@ func (t tokens) life() time.Duration {
 }
 
 // redeem exchanges a code and judges what comes of it.
-func (p *Party) redeem(ctx context.Context, doc *document, code string, f session.Flow, agent string) (identity, session.Facts, error) {
+func (p *Party) redeem(ctx context.Context, doc *document, code string, f session.Flow, r *http.Request) (identity, session.Facts, error) {
 	var id identity
-	form := url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {p.redirect()}, "code_verifier": {f.Verifier}}
+	form := url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {p.redirect(p.embedding(r))}, "code_verifier": {f.Verifier}}
 	auth := p.authenticate(doc, form)
 	data, err := p.fetch(ctx, http.MethodPost, doc.Token, form, auth)
 	if err != nil {
@@ -178,7 +178,8 @@ func (p *Party) redeem(ctx context.Context, doc *document, code string, f sessio
 	if id, err = p.verify(ctx, doc, t.ID, t.Access, f); err != nil {
 		return id, session.Facts{}, err
 	}
-	facts := p.facts(id, agent)
+	facts := p.facts(id, r.UserAgent())
+	facts.Origin = p.embedding(r)
 	facts.Tokens = session.Tokens{ID: t.ID, Access: t.Access}
 	if life := t.life(); life > 0 {
 		facts.AccessUntil = time.Now().Add(life)

@@ -57,9 +57,10 @@ import (
 
 // Config names a provider and what is asked of it.
 type Config struct {
-	Issuer                 string // exactly as the provider writes it
-	ClientID, ClientSecret string // without a secret: a public client
-	Origin                 string // of this server; the callback is Origin + "/auth/callback"
+	Issuer                 string   // exactly as the provider writes it
+	ClientID, ClientSecret string   // without a secret: a public client
+	Origin                 string   // of this server; the callback is Origin + "/auth/callback"
+	Embedding              []string // other origins that route sign-in to this server, each with a callback of its own
 	ACRValues              []string
 	TenantClaim            string // where set, its value must be the session book's tenant
 	RolesClaim             string // a claim, or a path with dots: "realm_access.roles"
@@ -162,8 +163,25 @@ func local(host string) bool {
 // BuiltIn tells whether the provider is this server's own.
 func (p *Party) BuiltIn() bool { return p.Issuer == p.Origin+"/idp" }
 
-// redirect is the one address that a flow comes back to.
-func (p *Party) redirect() string { return p.Origin + "/auth/callback" }
+// redirect is the one address that a flow of an origin comes back to; "" is this
+// server's own.
+func (p *Party) redirect(origin string) string {
+	if origin == "" {
+		origin = p.Origin
+	}
+	return origin + "/auth/callback"
+}
+
+// embedding answers the other origin that a request came to, "" for this server's
+// own. Package guard lets no third Host this far.
+func (p *Party) embedding(r *http.Request) string {
+	for _, o := range p.Embedding {
+		if _, host, _ := strings.Cut(o, "://"); strings.EqualFold(r.Host, host) {
+			return o
+		}
+	}
+	return ""
+}
 
 // again is how soon a provider that didn't answer is asked again.
 const again = 5 * time.Second

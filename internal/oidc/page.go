@@ -37,7 +37,7 @@ var accepted = template.Must(template.New("accepted").Parse(`<!doctype html>
 <meta name="color-scheme" content="light dark"><title>Chaperone</title><style>{{.Style}}</style>
 {{if .Key}}<meta name="session-key" content="{{.Key}}">{{end}}
 <meta name="next" content="{{.Next}}">
-<script type="module" src="/assets/callback.js"></script></head>
+<script type="module" src="/auth/callback.js"></script></head>
 <body><main><p>{{.Moment}}</p><noscript><p>{{.Script}}</p></noscript></main></body></html>
 `))
 

@@ -51,7 +51,7 @@ func (b *Book) Begin(ctx context.Context, f Facts) (Session, Secrets, error) {
 	secrets := Secrets{Cookie: NewSecret(), Key: NewSecret()}
 	now := time.Now()
 	s := Session{
-		ID: NewSecret()[:32], Tenant: b.tenant, Browser: ref.Mint[ref.BrowserKind](), Generation: 1, Agent: label(f.Agent),
+		ID: NewSecret()[:32], Tenant: b.tenant, Browser: ref.Mint[ref.BrowserKind](), Generation: 1, Agent: label(f.Agent), Origin: f.Origin,
 		Created: now, Used: now, End: now.Add(Absolute), keyHash: hash(secrets.Key),
 	}
 	s.take(f, secrets.Cookie, now)

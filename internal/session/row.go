@@ -14,7 +14,7 @@ import (
 )
 
 const columns = `id, tenant, cookie_hash, key_hash, browser, login, actor, name, issuer, subject, sid, acr, auth_ms, recovery,
-	roles, agent, generation, access_ms, created_ms, used_ms, end_ms, sealed`
+	roles, agent, generation, access_ms, created_ms, used_ms, end_ms, origin, sealed`
 
 // one reads the one session that a condition names; sql.ErrNoRows where none is.
 func one(tx *tx, where string, args ...any) (Session, string, error) {
@@ -26,7 +26,7 @@ func read(scan func(...any) error) (s Session, sealed string, err error) {
 	var browser, login, list string
 	var auth, recovery, access, created, used, end int64
 	err = scan(&s.ID, &s.Tenant, &s.cookieHash, &s.keyHash, &browser, &login, &s.Actor, &s.Name, &s.Issuer, &s.Subject, &s.SID,
-		&s.ACR, &auth, &recovery, &list, &s.Agent, &s.Generation, &access, &created, &used, &end, &sealed)
+		&s.ACR, &auth, &recovery, &list, &s.Agent, &s.Generation, &access, &created, &used, &end, &s.Origin, &sealed)
 	if err != nil {
 		return Session{}, "", err
 	}
@@ -52,11 +52,11 @@ func insert(tx *tx, s Session, t Tokens, cookie string) error {
 		return err
 	}
 	_, err = tx.Exec(`insert into session (id, tenant, cookie_hash, key_hash, browser, login, actor, name, issuer, subject, sid, acr,
-		auth_ms, recovery, roles, agent, generation, sealed, access_ms, state, reason, created_ms, used_ms, end_ms, ended_ms)
-		values ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,'',$21,$22,$23,0)`,
+		auth_ms, recovery, roles, agent, generation, sealed, access_ms, state, reason, created_ms, used_ms, end_ms, ended_ms, origin)
+		values ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,'',$21,$22,$23,0,$24)`,
 		s.ID, s.Tenant, s.cookieHash, s.keyHash, s.Browser.String(), s.Login.String(), s.Actor, s.Name, s.Issuer, s.Subject, s.SID, s.ACR,
 		millis(s.AuthTime), number(s.Recovery), list, s.Agent, s.Generation, sealed, millis(s.AccessUntil), string(Active),
-		s.Created.UnixMilli(), s.Used.UnixMilli(), s.End.UnixMilli())
+		s.Created.UnixMilli(), s.Used.UnixMilli(), s.End.UnixMilli(), s.Origin)
 	return err
 }
 

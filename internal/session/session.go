@@ -69,6 +69,9 @@ type Facts struct {
 	// Replaces is the cookie that the browser had before, "" for none: its session
 	// ends in the transaction that begins the new one.
 	Replaces string
+	// Origin is where the sign-in was begun, "" on this server's own: the session
+	// counts there alone.
+	Origin string
 }
 
 // Tokens are the provider's, for revalidation and for its logout. They never
@@ -95,6 +98,7 @@ type Session struct {
 	Roles                []string
 	Generation           int64 // 1 at sign-in, one more at each step-up
 	Agent                string
+	Origin               string // that it counts on, "" for this server's own
 	AccessUntil          time.Time
 
 	Created, Used, IdleEnd, End time.Time

@@ -3,7 +3,7 @@
 //
 //	<script src="/attended.js" type="module"></script>
 //
-// The page's site routes /attended.js, /assets/callback.js, /ws/browser-control,
+// The page's site routes /attended.js, /ws/browser-control,
 // /api/browser-control/*, /api/session and /auth/* through its own origin, which the
 // server's configuration lists. It is trusted with its users' arms: whatever runs in
 // the page could do what this script does.

@@ -92,11 +92,15 @@ type Tokens interface {
 
 // Config is what a guard knows. All but Proxies and Plain is required.
 type Config struct {
-	Origin   string         // the one public origin, e.g. http://localhost:7080
-	Proxies  []netip.Prefix // peers whose X-Forwarded-For counts; none otherwise
-	Sessions Sessions
-	Tokens   Tokens
-	Plain    http.Handler // what isn't the table's: pages and assets
+	Origin string // the one public origin, e.g. http://localhost:7080
+	// Embedding are origins of other sites that route some paths of this server
+	// through their own, for their pages to be armed. They are trusted with what
+	// happens there, and reach nothing else.
+	Embedding []string
+	Proxies   []netip.Prefix // peers whose X-Forwarded-For counts; none otherwise
+	Sessions  Sessions
+	Tokens    Tokens
+	Plain     http.Handler // what isn't the table's: pages and assets
 }
 
 // guard is a mux with the table behind it.

@@ -26,6 +26,9 @@ func (g *guard) hostAllowed(w http.ResponseWriter, r *http.Request) bool {
 	if strings.EqualFold(r.Host, g.host) {
 		return true
 	}
+	if g.embedding(r) != "" && embedded(r.URL.Path) {
+		return true
+	}
 	_, port, err := net.SplitHostPort(r.Host)
 	if err != nil {
 		port = ""
@@ -39,6 +42,24 @@ func (g *guard) hostAllowed(w http.ResponseWriter, r *http.Request) bool {
 	}
 	refuse(w, http.StatusMisdirectedRequest, refusal.OriginDenied, nil)
 	return false
+}
+
+// embedding answers the other site's origin that a request came to, "" for this
+// server's own.
+func (g *guard) embedding(r *http.Request) string {
+	for _, o := range g.Embedding {
+		if strings.EqualFold(r.Host, hostOf(o)) {
+			return o
+		}
+	}
+	return ""
+}
+
+// embedded tells the paths that another site routes through its own origin
+// (spec/attended-control.md, section 4).
+func embedded(name string) bool {
+	return slices.Contains([]string{"/attended.js", "/ws/browser-control", "/api/session"}, name) ||
+		strings.HasPrefix(name, "/api/browser-control/") || strings.HasPrefix(name, "/auth/") && name != "/auth/backchannel-logout"
 }
 
 // target is the path and query of a URL, never its authority or an opaque part,
@@ -57,8 +78,11 @@ func (g *guard) source(r *http.Request, route Route) error {
 	if route.Who != Owner && route.Who != Bearer {
 		return nil
 	}
-	origins := r.Header.Values("Origin")
-	if len(origins) > 1 || len(origins) == 1 && origins[0] != g.Origin {
+	origins, own := r.Header.Values("Origin"), g.Origin
+	if other := g.embedding(r); other != "" {
+		own = other
+	}
+	if len(origins) > 1 || len(origins) == 1 && origins[0] != own {
 		return refusal.OriginDenied
 	}
 	if route.Who == Bearer {

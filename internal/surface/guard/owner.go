@@ -52,6 +52,9 @@ func (g *guard) owner(r *http.Request, route Route) (context.Context, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Origin != g.embedding(r) {
+		return nil, refusal.SessionExpired // begun on another site's origin, which knows its cookies
+	}
 	if keys := r.Header.Values(KeyHeader); len(keys) != 1 || g.Sessions.CheckKey(r.Context(), s, keys[0]) != nil {
 		return nil, refusal.SessionExpired
 	}

@@ -85,9 +85,19 @@ func (s *Server) document(w http.ResponseWriter, r *http.Request, of session.Ses
 		s.fail(w, fmt.Errorf("route_id isn't valid: %w", refusal.BadDocument))
 		return
 	}
-	c := load{of.ID, of.Login, ref.Mint[ref.DocumentKind](), s.origin, route}
+	c := load{of.ID, of.Login, ref.Mint[ref.DocumentKind](), s.at(r), route}
 	http.SetCookie(w, cookie(documentKind, s.seals.seal(documentKind, c.encode()), int64(session.Absolute.Seconds())))
-	w.WriteHeader(http.StatusNoContent)
+	other := s.elsewhere(r)
+	if other == "" {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	// Another site's page learns which of its tools only read, and where what changes
+	// something is confirmed.
+	guard.Answer(w, http.StatusOK, struct {
+		Authority string   `json:"authority"`
+		Reads     []string `json:"reads"`
+	}{s.Origin, append([]string{}, s.Authority.Reads[other]...)})
 }
 
 // finalize binds the evidence to the page that was loaded after it:
@@ -139,7 +149,7 @@ func (s *Server) evidence(r *http.Request, of session.Session, in offer) (grant 
 		return grant, place, fmt.Errorf("the grant's time is over: %w", refusal.ArmExpired)
 	case page.session != of.ID || !page.login.Equal(grant.who.Login):
 		return grant, place, mismatch("the page was loaded before the grant")
-	case page.origin != s.origin || page.route != place.Route || grant.route != place.Route:
+	case page.origin != s.at(r) || page.route != place.Route || grant.route != place.Route:
 		return grant, place, mismatch("the grant is for another page")
 	}
 	return grant, place, nil

@@ -48,7 +48,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -63,7 +62,10 @@ import (
 
 // Config is what the page's server stands on. Log may be nil.
 type Config struct {
-	Origin    string // this server's own
+	Origin string // this server's own
+	// Embedding are other sites' origins whose pages may be armed: they route our paths
+	// through their own.
+	Embedding []string
 	Key       []byte // the home's control key, at least 32 bytes
 	Sessions  *session.Book
 	Provider  *oidc.Party
@@ -74,9 +76,8 @@ type Config struct {
 // Server answers the routes.
 type Server struct {
 	Config
-	origin controlv1.Origin
-	host   string
-	seals  sealer
+	origins map[string]controlv1.Origin // by Host: ours and the embedding ones
+	seals   sealer
 }
 
 // New makes one.
@@ -84,16 +85,16 @@ func New(c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{Config: c}
+	s := &Server{Config: c, origins: map[string]controlv1.Origin{}}
+	for _, text := range append([]string{c.Origin}, c.Embedding...) {
+		origin, err := controlv1.ParseOrigin(text)
+		if err != nil {
+			return nil, err
+		}
+		_, host, _ := strings.Cut(text, "://")
+		s.origins[host] = origin
+	}
 	var err error
-	if s.origin, err = controlv1.ParseOrigin(c.Origin); err != nil {
-		return nil, err
-	}
-	u, err := url.Parse(c.Origin)
-	if err != nil {
-		return nil, err
-	}
-	s.host = u.Host
 	s.seals, err = newSealer(c.Key)
 	return s, err
 }
@@ -162,11 +163,23 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 // read decodes a body strictly; where it can't, it has answered.
 func read(w http.ResponseWriter, r *http.Request, into any) bool { return guard.Read(w, r, into) }
 
-// own tells whether a request comes from a page of this server: exactly one Origin,
-// which is ours, at the Host that is ours.
+// at answers the origin that a request came to, the zero Origin for one that isn't
+// served.
+func (s *Server) at(r *http.Request) controlv1.Origin { return s.origins[strings.ToLower(r.Host)] }
+
+// elsewhere answers the other site's origin that a request came to, "" for ours.
+func (s *Server) elsewhere(r *http.Request) string {
+	if at := s.at(r).String(); at != s.Origin {
+		return at
+	}
+	return ""
+}
+
+// own tells whether a request comes from a page of where it came to: exactly one
+// Origin, which is that one. Being on the list isn't enough.
 func (s *Server) own(r *http.Request) bool {
-	origins := r.Header.Values("Origin")
-	return strings.EqualFold(r.Host, s.host) && len(origins) == 1 && origins[0] == s.Origin
+	origins, at := r.Header.Values("Origin"), s.at(r).String()
+	return at != "" && len(origins) == 1 && origins[0] == at
 }
 
 // mismatch is the one answer to evidence that isn't this page's.

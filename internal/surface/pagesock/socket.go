@@ -70,6 +70,9 @@ func (s *Server) shown(r *http.Request) (of session.Session, arm armed, err erro
 	case err != nil:
 		return of, arm, err
 	}
+	if of.Origin != s.elsewhere(r) {
+		return of, arm, fmt.Errorf("nobody is signed in here: %w", refusal.NoSession)
+	}
 	if arm, err = s.armed(r, of); err != nil {
 		return of, arm, err
 	}
@@ -78,7 +81,7 @@ func (s *Server) shown(r *http.Request) (of session.Session, arm armed, err erro
 		err = fmt.Errorf("the arm has opened its socket: %w", refusal.ArmReplayed)
 	case arm.untilMS <= time.Now().UnixMilli():
 		err = fmt.Errorf("the arm's time is over: %w", refusal.ArmExpired)
-	case arm.place.Origin != s.origin:
+	case arm.place.Origin != s.at(r):
 		err = mismatch("the arm is another origin's")
 	}
 	return of, arm, err

@@ -19,7 +19,7 @@ import (
 // them can't know a hash.
 var fixed = map[string]string{
 	"attended.js": "/attended.js",
-	"callback.js": "/assets/callback.js",
+	"callback.js": "/auth/callback.js", // among what other sites route here
 	"idp.js":      "/assets/idp.js",
 	"sw.js":       "/sw.js",
 }

@@ -258,7 +258,7 @@ func (b *backend) login(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	fmt.Fprintf(w, `<!doctype html><meta name="session-key" content="%s"><meta name="next" content="%s"><title>Chaperone</title><script src="/assets/callback.js"></script>`, key, r.URL.Query().Get("next"))
+	fmt.Fprintf(w, `<!doctype html><meta name="session-key" content="%s"><meta name="next" content="%s"><title>Chaperone</title><script src="/auth/callback.js"></script>`, key, r.URL.Query().Get("next"))
 }
 
 func (b *backend) session(w http.ResponseWriter, r *http.Request) {

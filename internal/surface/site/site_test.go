@@ -121,7 +121,7 @@ func TestAssets(t *testing.T) {
 			t.Errorf("%s: %d to what is known", m[1], again.StatusCode)
 		}
 	}
-	for _, path := range []string{"/assets/callback.js", "/sw.js"} {
+	for _, path := range []string{"/auth/callback.js", "/sw.js"} {
 		if answer, _ := get(t, b, "GET", path); answer.StatusCode != 200 || answer.Header.Get("Cache-Control") != "no-cache" || !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/javascript") {
 			t.Errorf("%s: %d %v", path, answer.StatusCode, answer.Header)
 		}
