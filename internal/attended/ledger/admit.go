@@ -61,6 +61,7 @@ func (b *Book) Admit(ctx context.Context, m Admission) (out Call, fresh bool, er
 			return nil, err
 		}
 		if known, err := b.replay(tx, m, id, &out); known || err != nil {
+			fresh = mutant == secondSends && err == nil
 			return nil, err
 		}
 		if err := b.killed(tx, b.tenant, over{call: id.String()}); err != nil {

@@ -152,7 +152,7 @@ func (b *Book) Grant(ctx context.Context, e controlv1.Evidence) (Arm, error) {
 		if err := e.Check(); err != nil || e.AuthMS > ms || e.CredentialUntilMS <= ms {
 			return nil, refuse(refusal.ArmMismatch, "the evidence isn't of now")
 		}
-		if err := b.killed(tx, b.tenant, over{principal: e.Principal.String()}); err != nil {
+		if err := b.killed(tx, b.tenant, over{principal: e.Principal.String()}); err != nil && mutant != grantKilled {
 			return nil, err
 		}
 		if err := b.endArms(tx, refusal.Replaced, `browser=$2 and state=$3`, e.Browser.String(), string(ArmGranted)); err != nil {
@@ -194,8 +194,10 @@ func (b *Book) Finalize(ctx context.Context, id ref.Attended, e controlv1.Eviden
 		if refused, err := b.usable(tx, a, ArmGranted, now); refused != nil || err != nil {
 			return refused, err
 		}
-		if err := b.endArms(tx, refusal.Replaced, `browser=$2 and arm<>$3`, a.Evidence.Browser.String(), id.String()); err != nil {
-			return nil, err
+		if mutant != olderTabStays {
+			if err := b.endArms(tx, refusal.Replaced, `browser=$2 and arm<>$3`, a.Evidence.Browser.String(), id.String()); err != nil {
+				return nil, err
+			}
 		}
 		a.Page, a.IssuedMS = p, now.UnixMilli()
 		a.ExpiresMS = min(now.Add(b.opts.ArmTime).UnixMilli(), e.CredentialUntilMS)
@@ -238,6 +240,9 @@ func (b *Book) Open(ctx context.Context, id ref.Attended, e controlv1.Evidence, 
 		if a.Evidence != e || a.Page != p || subtle.ConstantTimeCompare([]byte(a.nonce), []byte(hash(nonce.String()))) != 1 {
 			return nil, refuse(refusal.ArmMismatch, "the arm is another page's")
 		}
+		if mutant == openTwice && a.State == ArmConsumed {
+			return nil, nil
+		}
 		if refused, err := b.usable(tx, a, ArmActive, now); refused != nil || err != nil {
 			return refused, err
 		}
@@ -260,7 +265,7 @@ func (b *Book) usable(tx *tx, a arm, want ArmState, now time.Time) (refused, err
 	case ArmLapsed:
 		return nil, refuse(refusal.ArmExpired, "the arm is over")
 	}
-	if a.until() <= now.UnixMilli() {
+	if a.until() <= now.UnixMilli() && mutant != armWithoutEnd {
 		return refuse(refusal.ArmExpired, "the arm's time is over"), b.endArm(tx, a, armExpire, refusal.ArmExpired, now)
 	}
 	if a.State != want {

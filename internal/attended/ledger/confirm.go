@@ -37,9 +37,11 @@ func (b *Book) Confirm(ctx context.Context, k Confirmed) (out Call, err error) {
 		}
 		out = c.Call
 		switch {
-		case c.Confirmation.IsZero() || c.Confirmation != k.Confirmation || c.Level != k.Level:
+		case c.Confirmation.IsZero() || c.Confirmation != k.Confirmation && mutant != anyDigest || c.Level != k.Level:
 			return nil, refuse(refusal.RequestConflict, "that isn't what was asked to confirm")
 		case c.State == CallPending:
+		case mutant == claimTwice && c.State == CallDispatched:
+			return nil, nil
 		case c.Attempts > 0:
 			return nil, refuse(refusal.Replayed, "confirmed already")
 		default:
@@ -71,6 +73,9 @@ func (b *Book) Confirm(ctx context.Context, k Confirmed) (out Call, err error) {
 // again judges everything that T1 judged, for the claim. Where authority is gone
 // the call ends without an effect.
 func (b *Book) again(tx *tx, c call, caller Caller, now time.Time) (refused, err error) {
+	if mutant == judgeOnce {
+		return nil, nil
+	}
 	l, err := b.findLease(tx, c.Call.Lease, caller)
 	if err != nil {
 		return nil, err
@@ -128,7 +133,7 @@ func (b *Book) Lapse(ctx context.Context, id controlv1.ID) (Call, error) {
 // frame. It ends without an effect. Another's reference is forbidden.
 func (b *Book) Withhold(ctx context.Context, id controlv1.ID, own Reference, why refusal.Code) (Call, error) {
 	return b.end(ctx, id, func(c call) (verb, end, error) {
-		if c.claim == "" || c.claim != own.text {
+		if (c.claim == "" || c.claim != own.text) && mutant != anyReference {
 			return "", end{}, refuse(refusal.Forbidden, "the claim is another's")
 		}
 		return callWithhold, end{effect: controlv1.NoEffect, code: why}, nil

@@ -99,7 +99,7 @@ func (b *Book) revokeArm(tx *tx, a arm, why refusal.Code) error {
 // endArm ends an arm and everything under it: calls, leases, the registration and
 // its document's pointer, and then the arm itself.
 func (b *Book) endArm(tx *tx, a arm, v verb, why refusal.Code, now time.Time) error {
-	if a.State == ArmConsumed {
+	if a.State == ArmConsumed && mutant != armAlone {
 		ids, err := tx.Texts(`select registration from attended_registration where arm=$1 and state in ('pending','published') order by registration`, a.Ref.String())
 		if err != nil {
 			return err

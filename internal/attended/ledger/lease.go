@@ -189,7 +189,7 @@ func (b *Book) live(tx *tx, document ref.Document, c Caller, now time.Time) (r r
 	if r, err = findRegistration(tx, p.registration); err != nil {
 		return r, a, nil, err
 	}
-	if r.tenant != b.tenant || r.principal != c.Principal.String() || r.State != RegistrationPublished {
+	if r.tenant != b.tenant || r.principal != c.Principal.String() || r.State != RegistrationPublished && mutant != leasePending {
 		return r, a, nil, gone
 	}
 	if a, refused, err = b.consumed(tx, r.Arm, now); refused != nil || err != nil {

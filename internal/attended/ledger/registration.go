@@ -237,8 +237,10 @@ func (b *Book) advance(tx *tx, r registration, p pointer, now time.Time) error {
 		if old.principal != r.principal || old.tenant != r.tenant {
 			return refuse(refusal.ArmMismatch, "the document is another person's")
 		}
-		if err := b.retireUnder(tx, old, refusal.Replaced, now); err != nil {
-			return err
+		if mutant != pointerAlone {
+			if err := b.retireUnder(tx, old, refusal.Replaced, now); err != nil {
+				return err
+			}
 		}
 	}
 	if _, err := tx.Exec(`update attended_registration set predecessor=$1 where registration=$2 and version=$3`, p.registration, r.ID.String(), r.stand.version); err != nil {
@@ -264,7 +266,7 @@ func (b *Book) Publish(ctx context.Context, id controlv1.ID) (out Registration, 
 		if err != nil {
 			return nil, err
 		}
-		if !known || p.registration != id.String() || p.stand.state != string(DocumentPointed) {
+		if (!known || p.registration != id.String() || p.stand.state != string(DocumentPointed)) && mutant != publishBlindly {
 			return nil, refuse(refusal.Conflict, "the document points elsewhere")
 		}
 		out = r.Registration
@@ -318,8 +320,10 @@ func (b *Book) retireUnder(tx *tx, r registration, why refusal.Code, now time.Ti
 	if registrations.over(r.stand.state) {
 		return nil
 	}
-	if err := b.endLeases(tx, why, false, now, `registration=$1`, r.ID.String()); err != nil {
-		return err
+	if mutant != leaseSurvives {
+		if err := b.endLeases(tx, why, false, now, `registration=$1`, r.ID.String()); err != nil {
+			return err
+		}
 	}
 	// What a lease that is over left running has no page any more either.
 	err := b.stopCalls(tx, why, false, now, `lease in (select lease from attended_lease where registration=$1)`, r.ID.String())

@@ -74,6 +74,9 @@ func (b *Book) orphans(ctx context.Context) error {
 		return `state='pending_confirmation' and tenant=$2 and` + dead, []any{deadSince(now), b.tenant}
 	})
 	claimed := b.sweepCalls(ctx, func(tx *tx, c call, now time.Time) error {
+		if mutant == orphansWithout {
+			return b.settle(tx, c, callWithhold, end{effect: controlv1.NoEffect, code: refusal.NotDispatched}, now)
+		}
 		if c.Code == "" {
 			c.Code = refusal.ChannelUnavailable
 		}
@@ -82,6 +85,9 @@ func (b *Book) orphans(ctx context.Context) error {
 		return `state in ('dispatched','cancelling') and tenant=$2 and` + dead, []any{deadSince(now), b.tenant}
 	})
 	channels := b.sweepArms(ctx, armRevoke, refusal.ChannelUnavailable, func(now time.Time) (string, []any) {
+		if mutant == orphanedChannel {
+			return `1=0 and moved_ms<=$1 and tenant=$2`, []any{deadSince(now), b.tenant}
+		}
 		return `tenant=$2 and arm in (select arm from attended_registration where state in ('pending','published') and` + dead + `)`, []any{deadSince(now), b.tenant}
 	})
 	return errors.Join(unclaimed, claimed, channels)

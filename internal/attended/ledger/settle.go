@@ -55,6 +55,9 @@ func (b *Book) settle(tx *tx, c call, v verb, e end, now time.Time) error {
 			return err
 		}
 	}
+	if mutant == lossWithout && v == callLose {
+		e.effect = controlv1.NoEffect
+	}
 	settled := now.UnixMilli()
 	if !calls.over(to) {
 		settled = 0
@@ -106,7 +109,7 @@ func (b *Book) Settle(ctx context.Context, id controlv1.ID, o controlv1.Outcome,
 
 // late refuses what comes after a call's window.
 func (c call) late() error {
-	if c.State == CallUnknown && c.LateUntilMS <= time.Now().UnixMilli() {
+	if c.State == CallUnknown && c.LateUntilMS <= time.Now().UnixMilli() && mutant != anyTime {
 		return refuse(refusal.WindowExpired, "the result came too late")
 	}
 	return nil
@@ -226,6 +229,9 @@ func (c call) unheard() controlv1.Effect {
 // stop ends or stops a call that is active, and leaves any other as it is.
 func (b *Book) stop(tx *tx, c call, why refusal.Code, socket bool, now time.Time) error {
 	switch {
+	case mutant == stopCommits && c.State == CallDispatched && socket:
+		return b.settle(tx, c, callSucceed, end{effect: controlv1.Committed}, now)
+	case mutant == leaveWaiting && c.State == CallPending:
 	case c.State == CallPending:
 		return b.settle(tx, c, callCancel, end{effect: controlv1.NoEffect, code: callCode(why)}, now)
 	case c.State == CallDispatched && socket:
