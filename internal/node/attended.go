@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/hkdf"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -43,7 +44,7 @@ func (n *Node) openAttended(ctx context.Context) error {
 		if n.control, err = n.authority(ctx, key); err != nil {
 			return err
 		}
-		n.later(n.control.Close)
+		n.later(n.endAttended)
 	} else {
 		n.off = "Attended control is off: nothing tells whether a sign-in still stands; set introspection under issuer in chaperone.yaml."
 		n.notes = append(n.notes, n.off)
@@ -55,6 +56,15 @@ func (n *Node) openAttended(ctx context.Context) error {
 	}
 	n.party.Armed = n.pages.Armed
 	return nil
+}
+
+// endAttended ends the channels, and then waits for their sockets.
+func (n *Node) endAttended(ctx context.Context) error {
+	err := n.control.Close(ctx)
+	if n.pages != nil {
+		err = errors.Join(err, n.pages.Close(ctx))
+	}
+	return err
 }
 
 // authority makes the one authority over the attended ledger, and looks after that
@@ -122,13 +132,19 @@ func (n *Node) look(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
-			for name, f := range map[string]func(context.Context) error{"attended": n.attended.Repair, "policy": n.receipts.Sweep} {
-				if err := f(ctx); err != nil && ctx.Err() == nil {
-					slog.Error("background: "+name, "code", string(refusal.Of(err)))
-				}
+			if err := n.attended.Repair(ctx); err != nil && ctx.Err() == nil {
+				slog.Error("background: attended control", "code", string(refusal.Of(err)))
 			}
 		}
 	}()
+}
+
+// sweepDecisions drops decisions that nobody claimed in time, or that are too old.
+func (n *Node) sweepDecisions(ctx context.Context) error {
+	if n.receipts == nil {
+		return nil
+	}
+	return n.receipts.Sweep(ctx)
 }
 
 // disarm ends what was armed in a browser whose session has ended.

@@ -38,18 +38,21 @@
 // Before the upgrade a socket is refused by plain HTTP where another site, or a
 // bearer, asks; whoever may ask is accepted and told by the close what is missing.
 //
-// It decides nothing of an arm, and keeps nothing between two requests.
+// It decides nothing of an arm, and keeps nothing between two requests. Each socket
+// has the goroutine of its request and one that reads; Close waits for all of them.
 //
 // Floor: surface.
 package pagesock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/attended/live"
@@ -78,6 +81,10 @@ type Server struct {
 	Config
 	origins map[string]controlv1.Origin // by Host: ours and the embedding ones
 	seals   sealer
+
+	mu      sync.Mutex // guards ended
+	ended   bool
+	sockets sync.WaitGroup // added to under mu, while it hasn't ended
 }
 
 // New makes one.
@@ -97,6 +104,32 @@ func New(c Config) (*Server, error) {
 	var err error
 	s.seals, err = newSealer(c.Key)
 	return s, err
+}
+
+// Close takes no more sockets, and waits for those there are: the authority ends
+// them, and must be told to first.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	done := make(chan struct{})
+	go func() { s.sockets.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("pages' sockets didn't end in time: %w", ctx.Err())
+	}
+}
+
+// enter counts a socket in, unless the server ends.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.sockets.Add(1)
+	}
+	return !s.ended
 }
 
 // arming is where a page is armed; socket is where its channel opens.

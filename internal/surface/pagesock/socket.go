@@ -31,6 +31,11 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, refusal.OriginDenied)
 		return
 	}
+	if !s.enter() {
+		refuse(w, http.StatusServiceUnavailable, refusal.ChannelUnavailable)
+		return
+	}
+	defer s.sockets.Done()
 	of, arm, err := s.shown(r)
 	spent := arm
 	spent.phase = phaseRevoke

@@ -260,6 +260,12 @@ func TestGoingAway(t *testing.T) {
 		t.Error(err)
 	}
 	closed(t, "after the end", late.open(), controlv1.CloseGoingAway, "browser_channel_unavailable")
+	if err := w.pages.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if _, r, err := late.dial(nil); err == nil || r == nil || r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("once no socket is taken: %v", err)
+	}
 }
 
 // sealed answers the arm's cookie as if its time ended so far from now.

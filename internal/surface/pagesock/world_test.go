@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -118,7 +119,7 @@ func newWorldOver(t testing.TB, url, armsURL string, on bool) *world {
 		if w.control != nil {
 			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 			defer cancel()
-			if err := w.control.Close(ctx); err != nil {
+			if err := errors.Join(w.control.Close(ctx), w.pages.Close(ctx)); err != nil {
 				t.Error(err)
 			}
 		}
