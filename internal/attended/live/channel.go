@@ -55,6 +55,9 @@ type closing struct {
 
 func (c *closing) Error() string { return fmt.Sprintf("%d %s", c.code, c.reason) }
 
+// Unwrap answers the reason: whoever asked for a call is told by it.
+func (c *closing) Unwrap() error { return c.reason }
+
 func trust(why refusal.Code) *closing {
 	return &closing{controlv1.CloseTrust, controlv1.Trust(why)}
 }

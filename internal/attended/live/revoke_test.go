@@ -188,3 +188,17 @@ func (w *world) ordered(p *page, sent map[controlv1.ID]int) {
 		}
 	}
 }
+
+// TestOwnerGone: where the owner's sign-in is over, the caller is told that the
+// authority is lost, and not that something of ours didn't answer.
+func TestOwnerGone(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		for _, no := range []refusal.Code{refusal.SignedOut, refusal.Revoked, refusal.RevalidationFailed} {
+			p := w.person(catalog).ready(catalog)
+			a := p.agent("agent").leased(catalog)
+			p.refuse(no)
+			want(t, string(no), a.do(a.request("read_page")).err, refusal.AuthorityLost)
+			<-p.served
+		}
+	})
+}
