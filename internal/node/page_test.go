@@ -102,11 +102,16 @@ var attendedCookies = []string{"__Host-chaperone-recent", "__Host-chaperone-arm"
 // arm steps up, loads the page and finalizes it.
 func (p *page) arm() {
 	p.t.Helper()
+	p.armBy(p.signIn)
+}
+
+func (p *page) armBy(signIn func(from string)) {
+	p.t.Helper()
 	var to struct {
 		URL string `json:"authorization_url"`
 	}
 	p.must("POST", attendedArm, map[string]any{"route_id": p.route.String(), "next": "/"}, &to)
-	p.signIn(to.URL)
+	signIn(to.URL)
 	p.must("POST", "/api/browser-control/document", map[string]any{"csrf": p.csrf, "route_id": p.route.String()}, nil)
 	var tools []any
 	for _, t := range p.catalog.Tools() {
