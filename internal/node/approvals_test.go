@@ -32,7 +32,7 @@ func (s *server) agentOf(p *pagetest.Page, name string) *client.Client {
 	return client.New(carrier)
 }
 
-const confirmButton = "document.querySelector('#confirm-accept')"
+const confirmButton = "document.querySelector('dialog[open] #confirm-accept')"
 
 // The whole of it over the real server, in a real browser: a person arms the portal's
 // tab, and an agent calls its tools, with what that asks of the person.
@@ -79,7 +79,7 @@ func TestPortalIsAttended(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := controlv1.ExecuteCall{Lease: lease.Lease, Request: ident(t, fmt.Sprint("r", n)), Tool: ident(t, tool), Schemas: all[0].Catalog.Tool(ident(t, tool)).Schemas(), Arguments: v}
+		e := controlv1.ExecuteCall{Lease: lease.Lease, Request: ident(t, fmt.Sprint("r", n)), Tool: ident(t, tool), Schemas: all[0].Catalog.Tool(ident(t, tool)).Schemas(), Arguments: v, TimeoutSeconds: 40}
 		out := make(chan heard, 1)
 		go func() {
 			r, err := c.Do(t.Context(), e)
@@ -92,7 +92,7 @@ func TestPortalIsAttended(t *testing.T) {
 		t.Helper()
 		var result map[string]any
 		if got.err != nil || got.receipt.Status != controlv1.StatusSucceeded || got.receipt.Level != level {
-			t.Fatalf("%s: %+v", what, got)
+			t.Fatalf("%s: %+v; the page shows\n%s\n%s", what, got, p.Text("dialog"), p.Text("main"))
 		}
 		if err := json.Unmarshal(got.receipt.Result.Bytes(), &result); err != nil {
 			t.Fatal(err)

@@ -423,7 +423,7 @@ func armed(b *backend, p *pagetest.Page) *channel {
 	return arming(b, p)
 }
 
-const confirm = "document.querySelector('#confirm-accept')"
+const confirm = "document.querySelector('dialog[open] #confirm-accept')"
 
 func alive(p *pagetest.Page) { p.Wait(confirm + "?.getAttribute('aria-disabled') === null") }
 
