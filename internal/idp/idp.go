@@ -10,6 +10,7 @@
 //	answer.go   what the library's answers lack: `iss`, acr values, strict headers
 //	storage.go  the library's storage over credential.Book; it holds no SQL
 //	client.go   the one client
+//	stands.go   whether a token is good, for this server itself
 //	pages.go    the pages: signing in, and enrolling from a link
 //	api.go      the endpoints that the pages' script calls
 //	text.go     the pages' words, English and Spanish

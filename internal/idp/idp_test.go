@@ -241,6 +241,9 @@ func TestOneServer(t *testing.T) {
 		if up.ID != in.ID || up.Generation != 2 {
 			t.Errorf("stepped up to %d", up.Generation)
 		}
+		if err := s.provider.Stands(ctx, up.Tokens().Access, ann.id); err != nil {
+			t.Errorf("a good token: %v", err)
+		}
 		if _, err := s.party.Introspect(ctx, up.Tokens().Access, ann.id); err != nil {
 			t.Error(err)
 		}
@@ -250,6 +253,11 @@ func TestOneServer(t *testing.T) {
 		}
 		if page, err = ann.agent.Get(out); err != nil || page.URL.Path != "/" || page.Status != http.StatusOK {
 			t.Errorf("signing out came to %s: %d %v\n%s", page.URL, page.Status, err, page.Body)
+		}
+		for _, of := range [][2]string{{up.Tokens().Access, ann.id}, {"x", ann.id}, {"", ann.id}} {
+			if err := s.provider.Stands(ctx, of[0], of[1]); refusal.Of(err) != refusal.Inactive {
+				t.Errorf("a token that isn't good: %v", err)
+			}
 		}
 		if _, err := s.party.Introspect(ctx, up.Tokens().Access, ann.id); refusal.Of(err) != refusal.Inactive {
 			t.Errorf("its token afterwards: %v", err)

@@ -49,7 +49,11 @@ func (n *Node) openAttended(ctx context.Context) error {
 		n.off = "Attended control is off: nothing tells whether a sign-in still stands; set introspection under issuer in chaperone.yaml."
 		n.notes = append(n.notes, n.off)
 	}
-	n.pages, err = pagesock.New(pagesock.Config{Origin: n.config.PublicOrigin, Embedding: n.config.Origins, Key: key, Sessions: n.sessions,
+	var stands func(context.Context, string, string) error
+	if n.provider != nil {
+		stands = n.provider.Stands
+	}
+	n.pages, err = pagesock.New(pagesock.Config{Stands: stands, Origin: n.config.PublicOrigin, Embedding: n.config.Origins, Key: key, Sessions: n.sessions,
 		Provider: n.party, Authority: n.control, Log: slog.Default()})
 	if err != nil {
 		return err

@@ -1,10 +1,14 @@
 package node
 
 import (
+	"context"
 	"net/http"
 
+	attended "chaperone/internal/attended/ledger"
+	"chaperone/internal/attended/live"
 	"chaperone/internal/portal/operation"
 	"chaperone/internal/session"
+	"chaperone/internal/store"
 )
 
 // Parts answers what the benchmark compares: the whole handler, and the two things
@@ -16,3 +20,11 @@ func (n *Node) Parts() (http.Handler, *session.Book, *operation.Desk) {
 // AroundCommits sets what stands around each commit of the nodes that are opened
 // afterwards.
 func AroundCommits(f func(commit func() error) error) { commit = f }
+
+// Attended answers what attended control stands on, for benchmarks.
+func (n *Node) Attended() (*live.Authority, *attended.Book, *store.DB) {
+	return n.control, n.attended, n.db
+}
+
+// Invite answers the secret of a link for somebody more.
+func (n *Node) Invite(ctx context.Context) (string, error) { return n.credentials.Enrolment(ctx, "") }

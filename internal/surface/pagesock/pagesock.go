@@ -72,6 +72,9 @@ type Config struct {
 	Key       []byte // the home's control key, at least 32 bytes
 	Sessions  *session.Book
 	Provider  *oidc.Party
+	// Stands asks a provider that is this server's own whether an access token is good,
+	// without a network between; nil asks Provider by introspection.
+	Stands    func(ctx context.Context, access, subject string) error
 	Authority *live.Authority // nil: control isn't constructed
 	Log       *slog.Logger
 }

@@ -30,7 +30,12 @@ func (s *Server) revalidator(id, subject, access string) func(context.Context) e
 		if err := s.Sessions.Holds(ctx, id); err != nil {
 			return ended(err)
 		}
-		_, err := s.Provider.Introspect(ctx, access, subject)
+		var err error
+		if s.Stands != nil {
+			err = s.Stands(ctx, access, subject)
+		} else {
+			_, err = s.Provider.Introspect(ctx, access, subject)
+		}
 		switch {
 		case err == nil:
 			return nil
