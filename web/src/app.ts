@@ -10,6 +10,7 @@ import { approvals } from "./pages/approvals.js";
 import { audit } from "./pages/audit.js";
 import { automation } from "./pages/automation.js";
 import { collection } from "./pages/collection.js";
+import { confirmCall } from "./pages/confirm.js";
 import { connect } from "./pages/connect.js";
 import { connections } from "./pages/connections.js";
 import { home } from "./pages/home.js";
@@ -36,6 +37,7 @@ const routes: readonly Route[] = [
   { pattern: /^\/agents$/, title: "agents.title", nav: "agents", page: agents },
   { pattern: /^\/agents\/(?<run>[^/]+)$/, title: "agents.title", nav: "agents", page: run },
   { pattern: /^\/approvals$/, title: "approvals.title", nav: "approvals", page: approvals },
+  { pattern: /^\/confirm\/(?<call>[^/]+)$/, title: "confirm.title", nav: "approvals", page: confirmCall },
   { pattern: /^\/audit$/, title: "audit.title", nav: "audit", page: audit },
   { pattern: /^\/settings$/, title: "settings.title", nav: "settings", page: settings },
 ];

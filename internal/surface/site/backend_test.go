@@ -27,10 +27,11 @@ import (
 // mustn't do. Arguments are read and digested by the product's own catalog. What
 // the real server does with the real page is tested in internal/node.
 type backend struct {
-	t       testing.TB
-	server  *httptest.Server
-	origin  string
-	control *authority
+	t         testing.TB
+	server    *httptest.Server
+	origin    string
+	control   *authority
+	decisions decisions
 
 	mu         sync.Mutex // guards what follows
 	key        string     // "" is signed out
@@ -231,6 +232,7 @@ func (b *backend) routes(mux *http.ServeMux) {
 		"GET /api/agents": b.agents, "GET /api/agents/{run}": b.run, "GET /api/audit": b.audit,
 	}
 	maps.Copy(owned, b.control.routes())
+	maps.Copy(owned, b.decisions.routes())
 	mux.HandleFunc("GET /ws/browser-control", b.control.open)
 	for pattern, handler := range owned {
 		mux.HandleFunc(pattern, b.owner(handler))

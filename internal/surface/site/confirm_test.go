@@ -193,7 +193,7 @@ func TestConfirmationIsRefused(t *testing.T) {
 	p.Wait("!document.querySelector('dialog')")
 	c.quiet()
 	// Exactly confirmed, it goes, once, and within the shell alone.
-	for path, want := range map[string]string{"/audit": `{"path":"/audit"}`, "/connect/abc": "not_started", "//evil.example": "not_started", "/nowhere": "not_started", "/assets/x": "not_started"} {
+	for path, want := range map[string]string{"/audit": `{"path":"/audit"}`, "/connect/abc": "arguments_invalid", "//evil.example": "arguments_invalid", "/nowhere": "arguments_invalid", "/assets/x": "arguments_invalid"} {
 		call := "call_go_" + strings.Trim(strings.ReplaceAll(strings.ReplaceAll(path, "/", "_"), ".", "_"), "_")
 		q := c.question(call, "navigate", `{"path":"`+path+`"}`)
 		c.send(q)

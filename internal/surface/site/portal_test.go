@@ -15,7 +15,7 @@ var pages = []struct{ name, path string }{
 	{"home", "/"}, {"collection", "/collections/files"}, {"inbox", "/collections/inbox"}, {"item", "/collections/files/item?id=notes%2Fplan.md"},
 	{"hostile", "/collections/files/item?id=hostile.html"}, {"mail", "/collections/inbox/item?id=m1"}, {"picture", "/collections/files/item?id=logo.png"},
 	{"automation", "/automation"}, {"connections", "/connections"}, {"connect", "/connect/abc"}, {"agents", "/agents"}, {"run", "/agents/7d0c1a52-1111-4222-8333-444455556666"},
-	{"approvals", "/approvals"}, {"audit", "/audit"}, {"settings", "/settings"},
+	{"approvals", "/approvals"}, {"confirm", "/confirm/call_0"}, {"audit", "/audit"}, {"settings", "/settings"},
 }
 
 // show goes to a page by the History API, as a click does.

@@ -46,7 +46,7 @@ type Config struct {
 // here can't be loaded, even if the shell's script would know it.
 var Pages = []string{
 	"/{$}", "/collections/{collection}", "/collections/{collection}/item", "/automation", "/connections",
-	"/connect/{id}", "/agents", "/agents/{run}", "/approvals", "/audit", "/settings",
+	"/connect/{id}", "/agents", "/agents/{run}", "/approvals", "/confirm/{call}", "/audit", "/settings",
 }
 
 // site is the mux with the rendered shell behind it.

@@ -47,6 +47,7 @@ export class Arm {
   private channel: Channel | undefined;
   private ahead = 0; // ms that the server's clock is ahead of this one
   private spent = false; // this document was armed
+  private minted: Readonly<Record<string, unknown>> | undefined; // once a load
   private generation: number | undefined;
   private offered: readonly Tool[] = [];
   private readonly watchers = new Set<() => void>();
@@ -103,15 +104,15 @@ export class Arm {
     if (this.now.is === "arming" || this.now.is === "on") return;
     const mine = Arm.returning();
     try {
-      const minted = await this.mint();
-      this.offered = sorted(await this.page.tools(minted));
+      this.minted ??= await this.mint();
+      this.offered = sorted(await this.page.tools(this.minted));
       const got = await this.ask("GET", arms);
       const expires = got["expires_at_ms"];
       const until = typeof expires === "number" ? expires : 0;
       if (got["status"] === "recent-auth" && mine && !this.spent) return await this.finalize();
       sessionStorage.removeItem(left);
       if (got["status"] === "armed" || got["status"] === "recent-auth") return this.become({ is: "elsewhere", expires: until });
-      if (mine) return this.become({ is: "failed", code: "arm_expired" });
+      if (mine) return this.become({ is: "failed", code: "no_arm" });
       this.become(this.now.is === "off" ? this.now : { is: "off" });
     } catch (error) {
       sessionStorage.removeItem(left);

@@ -16,7 +16,7 @@ import { foreign, marked } from "../ui/marked.js";
 import { inTurn } from "../ui/turn.js";
 import { visible } from "./arm.js";
 import { canonical } from "./bound.js";
-import { digestsOf, type Decision, type Question } from "./channel.js";
+import { digestsOf, type Decision, type Question, type Tool } from "./channel.js";
 import type { Known } from "./record.js";
 import { maxAssertion, size, type PublicKey } from "./protocol.js";
 
@@ -35,9 +35,15 @@ export interface Ticket {
   drop(): void;
 }
 
+/** A question as it is shown: what runs it may be another page. */
+export interface Asked extends Omit<Question, "tool"> {
+  readonly tool: Pick<Tool, "id" | "title" | "class">;
+}
+
 export interface Facts {
   readonly until: number; // when the leave of this page ends, ms by the authority's clock
-  readonly document: string;
+  readonly document: string; // its title, "" for one that isn't here
+  readonly at?: string; // the origin of a page that isn't here
   readonly known: Known;
 }
 
@@ -45,7 +51,7 @@ export interface Facts {
  * Asks, when its turn has come and the document is on view. A failure of prepare or of
  * acknowledge refuses the call.
  */
-export function prompt(q: Question, more: More, tell: () => Promise<Facts>, clock: () => number, stop: AbortSignal): Promise<Decision> {
+export function prompt(q: Asked, more: More, tell: () => Promise<Facts>, clock: () => number, stop: AbortSignal): Promise<Decision> {
   return inTurn(async () => {
     await visible(stop);
     if (stop.aborted || q.ask.expires <= clock()) return { kind: "expired" };
@@ -84,7 +90,7 @@ async function show(of: Sheet, stop: AbortSignal): Promise<"accepted" | "decline
   return pressed;
 }
 
-function sheet(q: Question, ticket: Ticket | undefined, facts: Facts, left: () => number, failed: boolean): Sheet {
+function sheet(q: Asked, ticket: Ticket | undefined, facts: Facts, left: () => number, failed: boolean): Sheet {
   const { ask, tool } = q;
   const key = ask.key !== undefined;
   return {
@@ -95,10 +101,11 @@ function sheet(q: Question, ticket: Ticket | undefined, facts: Facts, left: () =
       h("p", { class: "lead" }, text("ask.lead")),
       failed && h("p", { class: "notice warn", role: "alert" }, icon("warning", 16), text("ask.passkey.none")),
       h("dl", { class: "facts" },
-        fact("ask.tool", [foreign(tool.title), " ", code(tool.id)]),
+        facts.at !== undefined && fact("ask.document", code(facts.at)),
+        fact("ask.tool", [tool.title !== tool.id && [foreign(tool.title), " "], code(tool.id)]),
         fact("ask.class", textOf("class", tool.class, "class.account-mutation")),
         fact("ask.agent", agent(facts.known)),
-        fact("ask.document", [foreign(facts.document), " ", code(location.origin)]),
+        facts.at === undefined && fact("ask.document", [foreign(facts.document), " ", code(location.origin)]),
         fact("ask.lease", [code(ask.lease), " ", facts.known.leaseEnds === undefined ? text("ask.lease.latest", { when: moment(facts.until) }) : text("ask.lease.ends", { when: moment(facts.known.leaseEnds) })]),
         fact("ask.call", code(ask.call)), fact("ask.request", code(ask.request))),
       ticket?.shown,

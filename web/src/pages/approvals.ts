@@ -4,35 +4,67 @@
 import { call } from "../portal/account.js";
 import { arm } from "../attended/portal.js";
 import { armPanel } from "../attended/panel.js";
+import { readWaiting, type Waiting } from "../attended/waiting.js";
 import { readControl, type Agent, type Control } from "../attended/record.js";
 import { callWords } from "../attended/words.js";
 import type { Place } from "../portal/router.js";
 import { withStepUp } from "../portal/stepup.js";
 import { ago, moment, number, text, textOf } from "../text/text.js";
 import { confirm } from "../ui/dialog.js";
-import { h, type Child } from "../ui/dom.js";
+import { fill, h, type Child } from "../ui/dom.js";
 import { icon } from "../ui/icons.js";
-import { foreign, marked } from "../ui/marked.js";
+import { foreign, marked, plain } from "../ui/marked.js";
 import { badge, button, empty, heading, load, section, table, toastProblem } from "../ui/parts.js";
 import { toast } from "../ui/toast.js";
 
 export function approvals(place: Place): void {
   const stops = h("div");
+  const waiting = h("div");
   const record = h("div");
   const showStops = (): void => void load(stops, place.signal, () => call<Stops>("GET", "/api/kill", undefined, { signal: place.signal }), (got) => killPanel(got, () => {
     showStops();
     showRecord();
   }));
   const showRecord = (): void => void load(record, place.signal, () => readControl(place.signal), history);
-  place.root.append(heading(text("approvals.title"), null, text("approvals.lead")), ...armPanel(place, arm()), section(text("kill.title"), stops), record);
+  place.root.append(heading(text("approvals.title"), null, text("approvals.lead")), ...armPanel(place, arm()), waiting, section(text("kill.title"), stops), record);
   showStops();
   showRecord();
+  watchWaiting(waiting, place.signal);
   let due: ReturnType<typeof setTimeout> | undefined;
   arm().watch(() => {
     clearTimeout(due); // many changes at once are one look
     due = setTimeout(showRecord, 700);
   }, place.signal);
   place.signal.addEventListener("abort", () => clearTimeout(due));
+}
+
+const looks = 3000; // ms between two looks at what waits
+
+/** What pages that aren't ours ask, for as long as this page is on view. */
+function watchWaiting(at: HTMLElement, signal: AbortSignal): void {
+  let told = "";
+  const look = async (): Promise<void> => {
+    if (document.visibilityState !== "visible") return;
+    try {
+      const all = await readWaiting(signal);
+      const now = JSON.stringify(all.map((w) => w.call_id));
+      if (signal.aborted || now === told) return; // what has the focus isn't drawn again
+      told = now;
+      fill(at, waitingPanel(all));
+    } catch {
+      // the record beside it tells what is wrong
+    }
+  };
+  void look();
+  const again = setInterval(() => void look(), looks);
+  signal.addEventListener("abort", () => clearInterval(again));
+}
+
+function waitingPanel(all: readonly Waiting[]): Child {
+  return all.length > 0 && section(text("confirm.waiting"), h("ul", { class: "rows" }, all.map((w) => h("li", { class: "row", "data-waiting": w.call_id },
+    h("div", { class: "grow" }, h("p", { class: "row-title" }, h("code", { class: "words" }, marked(w.tool_id)), " · ", agentOf(w.agent)),
+      h("p", { class: "sub" }, foreign(text("confirm.waiting.until", { site: w.origin, when: moment(w.expires_at_ms) })))),
+    h("a", { class: "button primary", href: `/confirm/${encodeURIComponent(w.call_id)}`, "aria-label": text("confirm.waiting.describe", { tool: plain(w.tool_id), site: plain(w.origin) }) }, text("confirm.waiting.go"))))));
 }
 
 interface Stop {

@@ -47,11 +47,11 @@ export function go(path: string, replace = false): void {
   scrollTo(0, 0);
 }
 
-/** Whether a path is a page of this shell that a tool may go to: never one that asks for a consent. */
+/** Whether a path is a page of this shell that a tool may go to: never one that asks for a consent or a word. */
 export function leadsTo(path: string): boolean {
   if (!/^\/(?![/\\])/.test(path)) return false;
   const url = URL.parse(path, location.origin);
-  return url !== null && url.origin === location.origin && url.hash === "" && routes.some((r) => r.pattern.test(url.pathname) && !url.pathname.startsWith("/connect/"));
+  return url !== null && url.origin === location.origin && url.hash === "" && routes.some((r) => r.pattern.test(url.pathname) && !/^\/(connect|confirm)\//.test(url.pathname));
 }
 
 /** Shows the page of the address again, as after a change of language. */
