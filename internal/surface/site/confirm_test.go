@@ -12,6 +12,7 @@ import (
 
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/pagetest"
+	"chaperone/internal/refusal"
 )
 
 // A confirmation shows everything that it is over, executes nothing, and takes no
@@ -490,4 +491,26 @@ func TestKillSwitch(t *testing.T) {
 	p.See("Not settled yet: 1")
 	p.ClickText("Allow again")
 	p.See("Nothing is stopped.")
+}
+
+// Both languages: what is asked, and why a channel ended.
+func TestConfirmationInSpanish(t *testing.T) {
+	b := start(t)
+	p := pagetest.Start(t).Page(pagetest.Look{Language: "es"})
+	c := armed(b, p)
+	p.See("Armada")
+	c.send(c.question("call_1", "item_write", newItem))
+	alive(p)
+	for _, want := range []string{"Un agente pide una llamada", "Aún no se ha enviado nada.", "tu cuenta", "Se registra como un clic visible", "Confirmar esta llamada", "Exactamente lo que se enviará"} {
+		if !strings.Contains(p.Text("dialog"), want) {
+			t.Errorf("the dialog lacks %q:\n%s", want, p.Text("dialog"))
+		}
+	}
+	p.ClickText("Denegar")
+	if e := c.cancelled("call_1"); e != controlv1.NoEffect {
+		t.Errorf("effect %s", e)
+	}
+	p.See("denegada")
+	c.close(controlv1.CloseTrust, refusal.ArmExpired)
+	p.See("Se acabó su tiempo.")
 }
