@@ -33,6 +33,8 @@ require github.com/yuin/goldmark v1.8.7
 
 require github.com/coder/websocket v1.8.15
 
+require github.com/anishathalye/porcupine v1.3.1
+
 require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect

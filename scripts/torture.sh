@@ -8,7 +8,7 @@ make --no-print-directory build
 mkdir -p docs/evidence
 export CHAPERONE_TORTURE=1 CHAPERONE_EVIDENCE="$PWD/docs/evidence"
 echo "== faults, full counts"
-go test -json -count=1 -p 1 -timeout 120m -run 'Kill|Torture|Race|Fault|Crash' ./internal/store ./internal/audit ./internal/owned/... ./internal/portal/... ./internal/session ./internal/credential ./internal/oauth ./internal/surface/... ./internal/node ./cmd/... |
+go test -json -count=1 -p 1 -timeout 120m -run 'Kill|Torture|Race|Fault|Crash|Histories|ModelHolds' ./internal/store ./internal/audit ./internal/owned/... ./internal/attended/... ./docs/model ./internal/portal/... ./internal/session ./internal/credential ./internal/oauth ./internal/surface/... ./internal/node ./cmd/... |
   go run ./scripts/tally
 echo "== containment"
 bin/chaperone qualify --json --write >docs/evidence/containment.json

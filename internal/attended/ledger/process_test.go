@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	storetest.Main(m, map[string]storetest.Role{"claim": claim, "live": live})
+	storetest.Main(m, map[string]storetest.Role{"claim": claim, "live": live, "hammer": hammer})
 }
 
 // bare opens a ledger without a test around it.
