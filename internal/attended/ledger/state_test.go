@@ -44,9 +44,9 @@ func TestArmVerbs(t *testing.T) {
 		"revoked":  {{"signed_out", "revoked"}, {"signed_out", "revoked"}, {"signed_out", "revoked"}, {"signed_out", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}},
 		"expired":  {{"arm_expired", "expired"}, {"arm_expired", "expired"}, {"arm_expired", "expired"}, {"arm_expired", "expired"}, {"ok", "expired"}, {"ok", "expired"}, {"ok", "expired"}, {"ok", "expired"}},
 		// Over by the clock, and nobody wrote it yet.
-		"granted, late":  {{"arm_expired", "expired"}, {"arm_mismatch", "recent_auth_active"}, {"no_arm", "recent_auth_active"}, {"arm_expired", "recent_auth_active"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "expired"}},
-		"active, late":   {{"arm_expired", "expired"}, {"arm_expired", "expired"}, {"no_arm", "active"}, {"arm_expired", "active"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "expired"}},
-		"consumed, late": {{"arm_expired", "expired"}, {"arm_expired", "expired"}, {"arm_expired", "expired"}, {"arm_expired", "consumed"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "expired"}},
+		"granted, late":  {{"arm_expired", "expired"}, {"arm_mismatch", "recent_auth_active"}, {"no_arm", "recent_auth_active"}, {"arm_expired", "recent_auth_active"}, {"ok", "revoked"}, {"ok", "expired"}, {"ok", "revoked"}, {"ok", "expired"}},
+		"active, late":   {{"arm_expired", "expired"}, {"arm_expired", "expired"}, {"no_arm", "active"}, {"arm_expired", "active"}, {"ok", "revoked"}, {"ok", "expired"}, {"ok", "revoked"}, {"ok", "expired"}},
+		"consumed, late": {{"arm_expired", "expired"}, {"arm_expired", "expired"}, {"arm_expired", "expired"}, {"arm_expired", "consumed"}, {"ok", "revoked"}, {"ok", "expired"}, {"ok", "revoked"}, {"ok", "expired"}},
 	}
 	each(t, func(t *testing.T, b *book) {
 		for state, rows := range wants {
@@ -258,7 +258,7 @@ func TestLeaseVerbs(t *testing.T) {
 		"active":       {{"ok", "active"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "active"}},
 		"revoked":      {{"lease_revoked", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}},
 		"expired":      {{"lease_expired", "expired"}, {"ok", "expired"}, {"ok", "expired"}, {"ok", "expired"}, {"ok", "expired"}},
-		"active, late": {{"lease_expired", "expired"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "expired"}},
+		"active, late": {{"lease_expired", "expired"}, {"ok", "revoked"}, {"ok", "expired"}, {"ok", "revoked"}, {"ok", "expired"}},
 	}
 	each(t, func(t *testing.T, b *book) {
 		for state, rows := range wants {

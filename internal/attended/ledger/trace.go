@@ -22,29 +22,18 @@ const awaiting = "pending"
 // evaluation, with their edges. Without it nothing is dispatched.
 func pendingTrace(tx *tx, c call, now time.Time) error {
 	own := strings.TrimPrefix(c.RunTrace.String(), "trace_")
-	for _, n := range []struct{ kind, id, digest string }{
-		{kindRun, c.RunTrace.String(), c.RequestDigest.String()},
-		{kindTool, "toolcall_" + own, c.Arguments.String()},
-		{kindEvaluation, "evaluation_" + own, ""},
-	} {
-		_, err := tx.Exec(`insert into attended_trace (trace, tenant, kind, run_trace, call, outcome, effect, code, digest, begun_ms, ended_ms)
-			values ($1,$2,$3,$4,$5,$6,$7,'',$8,$9,0)`,
-			n.id, c.tenant, n.kind, c.RunTrace.String(), c.ID.String(), awaiting, string(controlv1.NoEffect), n.digest, now.UnixMilli())
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := tx.Exec(`insert into attended_trace (trace, tenant, kind, run_trace, call, outcome, effect, code, digest, begun_ms, ended_ms)
+		values ($1,$2,$3,$1,$4,$5,$6,'',$7,$8,0), ($9,$2,$10,$1,$4,$5,$6,'',$11,$8,0), ($12,$2,$13,$1,$4,$5,$6,'','',$8,0)`,
+		c.RunTrace.String(), c.tenant, kindRun, c.ID.String(), awaiting, string(controlv1.NoEffect), c.RequestDigest.String(), now.UnixMilli(),
+		"toolcall_"+own, kindTool, c.Arguments.String(), "evaluation_"+own, kindEvaluation)
+	return err
 }
 
 // endTrace writes the outcome into the batch, before the call itself moves. What
 // is unknown has its outcome, and may get another, once.
 func endTrace(tx *tx, c call, to CallState, effect controlv1.Effect, code refusal.Code, result string, now time.Time) error {
-	if _, err := tx.Exec(`update attended_trace set outcome=$1, effect=$2, code=$3, ended_ms=$4 where call=$5`,
-		string(to), string(effect), string(code), now.UnixMilli(), c.ID.String()); err != nil {
-		return err
-	}
-	_, err := tx.Exec(`update attended_trace set digest=$1 where call=$2 and kind=$3`, result, c.ID.String(), kindEvaluation)
+	_, err := tx.Exec(`update attended_trace set outcome=$1, effect=$2, code=$3, ended_ms=$4, digest=case when kind=$5 then $6 else digest end where call=$7`,
+		string(to), string(effect), string(code), now.UnixMilli(), kindEvaluation, result, c.ID.String())
 	return err
 }
 
