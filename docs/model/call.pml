@@ -1,9 +1,9 @@
 /*
  * One call of attended control: its fence, its claim, its frame and its outcome.
  *
- * Node 0 holds the page's socket. The request is delivered at node 0, at node 1 and,
- * after a crash, at node 0 started anew (which is node 2: a name that is used again
- * owns nothing). Each atomic step that touches the ledger is one transaction, as it
+ * Node 0 holds the page's socket. The request is delivered at node 0 or 1, and once
+ * more at the other one, or at node 0 started anew (which is node 2: a name that is
+ * used again owns nothing). Each atomic step that touches the ledger is one transaction, as it
  * is there; a node can die between any two of its steps, and can be taken for dead
  * while it only stalls. Commits can succeed and their answers be lost.
  *
@@ -295,7 +295,7 @@ active proctype Channel() provided (up[0]) {
 	:: d_step { deadline && call_is == call_pending_confirmation -> move_call_lapsed(call_is); effect = NONE }
 	:: d_step { deadline && call_is == call_dispatched -> stop(1) }
 	/* The socket is gone, or its arm: the channel ends with all under it. */
-	:: d_step { !open && arm_is == arm_consumed -> end_arm(0) }
+	:: d_step { !open && arm_is == arm_consumed -> end_arm(arm_time) }
 	:: d_step { open && arm_is != arm_consumed -> close() }
 	od
 }
