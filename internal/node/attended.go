@@ -101,6 +101,7 @@ func (n *Node) authority(ctx context.Context, key []byte) (*live.Authority, erro
 	if err := n.attended.Repair(ctx); err != nil {
 		return nil, err
 	}
+	n.beat(ctx)
 	n.look(context.WithoutCancel(ctx))
 	c := live.Config{Book: n.attended, Policy: set, Key: refs, Tenant: Tenant, Name: name, Origin: n.config.PublicOrigin, Reads: n.config.reads()}
 	if n.credentials != nil {
@@ -136,6 +137,7 @@ func (n *Node) look(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
+			n.beat(ctx)
 			if err := n.attended.Repair(ctx); err != nil && ctx.Err() == nil {
 				slog.Error("background: attended control", "code", string(refusal.Of(err)))
 			}
@@ -149,6 +151,13 @@ func (n *Node) sweepDecisions(ctx context.Context) error {
 		return nil
 	}
 	return n.receipts.Sweep(ctx)
+}
+
+// beat tells the other nodes that this one lives, and this one whether it can write.
+func (n *Node) beat(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, beatTime)
+	defer cancel()
+	n.beats.put(n.attended.Beat(ctx))
 }
 
 // disarm ends what was armed in a browser whose session has ended.

@@ -87,6 +87,7 @@ type Node struct {
 	routes      []guard.Route
 	handler     http.Handler
 	health      health
+	beats       beats
 	ended       ended
 	ending      chan struct{} // closed once the server is told to end
 	listening   func() error  // see WhenListening; may be nil

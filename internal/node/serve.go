@@ -31,8 +31,9 @@ const (
 
 // health answers /healthz and /readyz. It is what a load balancer asks.
 type health struct {
-	ready atomic.Bool
-	off   string // what doesn't serve all the same, and why
+	ready  atomic.Bool
+	off    string       // what doesn't serve all the same, and why
+	writes func() error // tells whether the database takes what is written
 }
 
 func (h *health) live(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
@@ -42,10 +43,50 @@ func (h *health) serving(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "ending", http.StatusServiceUnavailable)
 		return
 	}
+	if h.writes() != nil { // its words are the log's, not a stranger's
+		http.Error(w, "the database can't be written", http.StatusServiceUnavailable)
+		return
+	}
 	fmt.Fprintln(w, "ready")
 	if h.off != "" {
 		fmt.Fprintln(w, h.off)
 	}
+}
+
+// beats is what the last write of a node that does nothing else told.
+type beats struct {
+	mu   sync.Mutex // guards what follows
+	err  error
+	last time.Time // of one that went well
+}
+
+func (b *beats) put(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err = err; err == nil {
+		b.last = time.Now()
+	}
+}
+
+// trouble tells why nothing can be written: the last beat failed, or hangs.
+func (b *beats) trouble() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil && time.Since(b.last) > 3*beatTime {
+		return refusal.TimedOut
+	}
+	return b.err
+}
+
+// writes tells whether the database takes what is written: the beats of attended
+// control, and the log's last batch.
+func (n *Node) writes() error {
+	if n.attended != nil {
+		if err := n.beats.trouble(); err != nil {
+			return err
+		}
+	}
+	return n.log.Err()
 }
 
 // WhenListening has f called by Serve once every listener is open and before the
