@@ -52,6 +52,7 @@ fi
 if [[ $1 == test ]]; then # the servers that account sources are tried against
   need /usr/lib/dovecot/imap dovecot-imapd
   need /usr/sbin/apache2 apache2-bin
+  need /usr/sbin/nginx nginx-light # a site that isn't ours, with our paths routed through it
   need /usr/lib/python3/dist-packages/radicale/__init__.py python3-radicale
 fi
 if (( ${#lacking[@]} )); then

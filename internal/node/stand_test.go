@@ -104,14 +104,14 @@ func (s *server) end() {
 }
 
 // enrol makes the first person, with a passkey in the page's authenticator, and
-// signs them in: the page is at Home afterwards.
-func (s *server) enrol(p *pagetest.Page, name string) {
+// signs them in: the page is at Home afterwards. It answers the authenticator.
+func (s *server) enrol(p *pagetest.Page, name string) string {
 	s.t.Helper()
 	w, err := s.node.Welcome(context.Background())
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p.Authenticator()
+	key := p.Authenticator()
 	p.Goto(w.Enrolment)
 	p.Wait(`document.activeElement?.id === "name"`)
 	p.Fill("#name", name)
@@ -122,4 +122,5 @@ func (s *server) enrol(p *pagetest.Page, name string) {
 	p.Wait(`document.querySelector("#passkey")`)
 	p.Click("#passkey")
 	p.Wait(`location.pathname === "/" && document.querySelector("main h1") && !document.querySelector("[aria-busy=true]")`)
+	return key
 }

@@ -72,16 +72,52 @@ func (p *Profile) Page(look Look) *Page {
 	t := p.engine.t
 	t.Helper()
 	var made struct {
-		Target  string `json:"targetId"`
-		Session string `json:"sessionId"`
+		Target string `json:"targetId"`
 	}
 	if err := p.engine.call("", "Target.createTarget", object{"url": "about:blank", "browserContextId": p.id}, &made); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.engine.call("", "Target.attachToTarget", object{"targetId": made.Target, "flatten": true}, &made); err != nil {
+	return p.attach(made.Target, look)
+}
+
+// Opened waits for a tab that a page has opened by itself, at an address that begins
+// so, and answers it.
+func (p *Profile) Opened(address string, look Look) *Page {
+	t := p.engine.t
+	t.Helper()
+	for range 500 {
+		var all struct {
+			Targets []struct {
+				ID      string `json:"targetId"`
+				Kind    string `json:"type"`
+				URL     string `json:"url"`
+				Context string `json:"browserContextId"`
+			} `json:"targetInfos"`
+		}
+		if err := p.engine.call("", "Target.getTargets", nil, &all); err != nil {
+			t.Fatal(err)
+		}
+		for _, it := range all.Targets {
+			if it.Kind == "page" && it.Context == p.id && strings.HasPrefix(it.URL, address) {
+				return p.attach(it.ID, look)
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatalf("no tab was opened at %s", address)
+	return nil
+}
+
+func (p *Profile) attach(target string, look Look) *Page {
+	t := p.engine.t
+	t.Helper()
+	var made struct {
+		Session string `json:"sessionId"`
+	}
+	if err := p.engine.call("", "Target.attachToTarget", object{"targetId": target, "flatten": true}, &made); err != nil {
 		t.Fatal(err)
 	}
-	page := &Page{Profile: p, t: t, engine: p.engine, target: made.Target, session: made.Session, frame: made.Target,
+	page := &Page{Profile: p, t: t, engine: p.engine, target: target, session: made.Session, frame: target,
 		chooser: make(chan int, 8), tools: map[string]Tool{}, answers: map[string]chan Answer{}, early: map[string]Answer{}}
 	p.engine.wire.listen(made.Session, page.event)
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network", "WebMCP"} {

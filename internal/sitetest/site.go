@@ -8,6 +8,9 @@
 // [Browser] ties it to a test. Test binaries that use it call jail.Init first in
 // their TestMain.
 //
+// [Nginx] is a site as others run one: real files behind Debian's nginx, with the
+// operator's own configuration in it.
+//
 // It never stands in for our own code: everything it starts is what ships.
 //
 // Floor: test kit.

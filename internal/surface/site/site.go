@@ -15,7 +15,8 @@
 //
 // Assets are named NAME.HASH.EXT and may be kept for ever; attended.js, callback.js,
 // idp.js and sw.js, which other pages name without knowing the hash, are asked for
-// anew each time. Everything is compressed once, at start.
+// anew each time; /attended.js.integrity tells the hash by which a page may hold the
+// first of them fast. Everything is compressed once, at start.
 //
 // Only the shell may register tools (Permissions-Policy: tools=(self)); an unknown
 // path gets a page of its own with tools=().
@@ -27,6 +28,8 @@ package site
 
 import (
 	"bytes"
+	"crypto/sha512"
+	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -92,6 +95,9 @@ func New(c Config) (http.Handler, error) {
 	for _, a := range all.files {
 		s.mux.Handle("GET "+a.path, a)
 	}
+	if a := all.files["attended.js"]; a != nil {
+		s.mux.HandleFunc("GET "+a.path+".integrity", integrity(a.plain))
+	}
 	s.mux.HandleFunc("/", s.missing)
 	return s, nil
 }
@@ -108,6 +114,18 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *site) page(w http.ResponseWriter, r *http.Request) {
 	protect(w.Header(), toolsHere)
 	html(w, r, http.StatusOK, s.shell)
+}
+
+// integrity tells what a page that isn't ours writes into its script tag, so that it
+// runs exactly this build's script or none.
+func integrity(script []byte) http.HandlerFunc {
+	sum := sha512.Sum384(script)
+	line := "sha384-" + base64.StdEncoding.EncodeToString(sum[:]) + "\n"
+	return func(w http.ResponseWriter, _ *http.Request) {
+		protect(w.Header(), toolsNowhere)
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		fmt.Fprint(w, line)
+	}
 }
 
 // missing answers for what isn't there: a page for whoever reads pages, a bare
