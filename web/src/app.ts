@@ -108,6 +108,7 @@ async function heard(told: Told): Promise<void> {
     return start();
   }
   if (told === "armed") return arm().elsewhere();
+  if (told === "disarmed") return arm().free();
   if (session() === undefined) {
     // Nobody was signed in here; somebody is now.
     if (told === "session" && storedKey() !== "") load(location.href);

@@ -60,6 +60,7 @@ async function start(): Promise<void> {
 
 hear((told) => {
   if (told === "armed") arm.elsewhere();
+  else if (told === "disarmed") arm.free();
   else if (session() !== undefined && (told === "signed-out" || !keyUnchanged())) {
     leave("switched");
     location.reload();

@@ -471,6 +471,7 @@ func TestArming(t *testing.T) {
 		t.Error("the server wasn't told")
 	}
 	b.control.mu.Unlock()
+	other.See("Not armed")
 	other.Close()
 
 	// A newer tab wins, and this one is told.

@@ -191,6 +191,7 @@ export class Arm {
     if (channel.state === "closed") {
       if (this.now.is !== "on" && this.now.is !== "arming") return this.told();
       this.page.ended();
+      tell("disarmed");
       return this.become({ is: "off", ...(channel.closed === undefined ? {} : { why: channel.closed }) });
     }
     if (channel.state === "ready" && this.now.is !== "on") return this.become({ is: "on", expires });
@@ -206,7 +207,15 @@ export class Arm {
   async disarm(reason = "disarmed"): Promise<void> {
     this.close(reason);
     await this.revoke();
+    tell("disarmed");
     if (this.now.is === "elsewhere") this.become({ is: "off" });
+  }
+
+  /** What was armed in another tab is over, once the server has seen to it. */
+  free(): void {
+    setTimeout(() => {
+      if (this.now.is === "elsewhere") void this.look();
+    }, 1000);
   }
 
   private async revoke(): Promise<void> {

@@ -1,7 +1,7 @@
 // Tells the other tabs of this browser what they must not miss, and hears it from
 // them. Storage events are a second road for a changed session key.
 
-export type Told = "session" | "signed-out" | "selection" | "armed";
+export type Told = "session" | "signed-out" | "selection" | "armed" | "disarmed";
 
 const channel = new BroadcastChannel("chaperone");
 
@@ -12,7 +12,7 @@ export function tell(what: Told): void {
 export function hear(listener: (what: Told) => void): void {
   channel.addEventListener("message", (event: MessageEvent<unknown>) => {
     const kind = (event.data as { kind?: unknown } | null)?.kind;
-    if (kind === "session" || kind === "signed-out" || kind === "selection" || kind === "armed") listener(kind);
+    if (kind === "session" || kind === "signed-out" || kind === "selection" || kind === "armed" || kind === "disarmed") listener(kind);
   });
   window.addEventListener("storage", (event) => {
     if (event.key === "chaperone.key" || event.key === null) listener("session");
