@@ -43,6 +43,9 @@ The first start prints a one-time link with which the first owner enrols.`,
 // serve runs the server until it is told to end. It greets once it listens: a link
 // for an address that another server has would be opened there.
 func (a *app) serve(ctx context.Context) error {
+	if err := forbidDumps(); err != nil {
+		return err
+	}
 	home, config, err := a.settings()
 	if err != nil {
 		return err
