@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -255,6 +257,8 @@ func TestForeignPage(t *testing.T) {
 		t.Fatalf("a read: %+v", read)
 	}
 
+	f.bodies(token, all[0].Ref.String(), all[0].Catalog.Tool(ident(t, "stock")).Schemas().String())
+
 	got := ask(call("pay", "two", `{"amount":12}`))
 	f.page.Wait(panel("li[data-call=asked] button"))
 	// The page's own scripts can press, post and open what they like: it confirms nothing.
@@ -333,6 +337,40 @@ func TestForeignPage(t *testing.T) {
 	}
 }
 
+// bodies posts what docs/attended.md tells an agent's developer to post.
+func (f *foreign) bodies(token, document, digest string) {
+	f.Helper()
+	text, err := docs.Pages.ReadFile("attended.md")
+	if err != nil {
+		f.Fatal(err)
+	}
+	found := regexp.MustCompile("(?s)```json\n(.*?)```").FindSubmatch(text)
+	if found == nil {
+		f.Fatal("docs/attended.md tells no bodies")
+	}
+	known := []string{"DOCUMENT", document, "DIGEST", digest}
+	for line := range strings.Lines(string(found[1])) {
+		r, err := http.NewRequest("POST", f.s.origin+"/browser/control", strings.NewReader(strings.NewReplacer(known...).Replace(line)))
+		if err != nil {
+			f.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		got, err := (&http.Client{Transport: bearer(token)}).Do(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		answer := readAll(f, got)
+		if got.StatusCode != http.StatusOK {
+			f.Errorf("%s: %d %s", line, got.StatusCode, answer)
+		}
+		for word, name := range map[string]string{"LEASE": "lease_id", "CALL": "call_id"} {
+			if m := regexp.MustCompile(`"` + name + `":"([^"]+)"`).FindSubmatch(answer); m != nil {
+				known = append(known, word, string(m[1]))
+			}
+		}
+	}
+}
+
 func (f *foreign) agent(token string) *client.Client {
 	f.Helper()
 	carrier, err := client.NewHTTP(f.s.origin, func(context.Context) (string, error) { return token, nil }, client.HTTPOptions{})
@@ -404,5 +442,25 @@ func TestForeignIntegrity(t *testing.T) {
 	}
 	if got := strings.Join(f.page.Faults(), " "); !strings.Contains(got, "integrity") {
 		t.Errorf("the browser says %q", got)
+	}
+}
+
+// What docs/attended.md tells an operator to write is a configuration.
+func TestForeignConfiguration(t *testing.T) {
+	text, err := docs.Pages.ReadFile("attended.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindSubmatch(text)
+	if found == nil {
+		t.Fatal("docs/attended.md tells no configuration")
+	}
+	home := t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, "chaperone.yaml"), found[1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := node.ReadConfig(home)
+	if err != nil || len(c.Origins) != 1 || len(c.Pages) != 1 || c.Pages[0].Origin != c.Origins[0] {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
