@@ -439,6 +439,12 @@ func TestArming(t *testing.T) {
 	p.See("Not armed")
 	p.See("ask you for each call")
 	c := arming(b, p)
+	// One document a load, one look at a time: the panel opens while the tab is arming.
+	b.control.mu.Lock()
+	if n := b.control.documents; n != 2 {
+		t.Errorf("%d documents of two loads", n)
+	}
+	b.control.mu.Unlock()
 	var ids []string
 	for _, tl := range c.Register.Catalog.Tools() {
 		ids = append(ids, tl.ID().String()+" "+string(tl.Class()))

@@ -46,6 +46,7 @@ export class Arm {
   private now: State = { is: "unknown" };
   private channel: Channel | undefined;
   private ahead = 0; // ms that the server's clock is ahead of this one
+  private looking: Promise<void> | undefined;
   private spent = false; // this document was armed
   private minted: Readonly<Record<string, unknown>> | undefined; // once a load
   private generation: number | undefined;
@@ -99,9 +100,15 @@ export class Arm {
     return sessionStorage.getItem(left) !== null;
   }
 
-  /** Asks how things stand, and goes on where this tab left for the sign-in. */
-  async look(): Promise<void> {
-    if (this.now.is === "arming" || this.now.is === "on") return;
+  /** Asks how things stand, and goes on where this tab left for the sign-in. One look at a time: each has tools of its own. */
+  look(): Promise<void> {
+    if (this.now.is === "arming" || this.now.is === "on") return Promise.resolve();
+    return (this.looking ??= this.stand().finally(() => {
+      this.looking = undefined;
+    }));
+  }
+
+  private async stand(): Promise<void> {
     const mine = Arm.returning();
     try {
       this.minted ??= await this.mint();
