@@ -166,7 +166,7 @@ func BenchmarkAttended(b *testing.B) {
 					c.Database = storetest.Postgres(b)
 				}
 			})
-			all := s.seats(b, 64)
+			all := s.seats(b, seatCount)
 			a, book, db := s.node.Attended()
 			bare(b, s, db)
 			for _, callers := range []int{1, 16, 64} {
@@ -282,3 +282,6 @@ func transactions(b *testing.B, a *live.Authority, book *attended.Book, all []*s
 		return err
 	})
 }
+
+// seatCount is how many people there are.
+const seatCount = 64

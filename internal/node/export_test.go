@@ -6,6 +6,7 @@ import (
 
 	attended "chaperone/internal/attended/ledger"
 	"chaperone/internal/attended/live"
+	"chaperone/internal/oidc"
 	"chaperone/internal/portal/operation"
 	"chaperone/internal/session"
 	"chaperone/internal/store"
@@ -28,3 +29,6 @@ func (n *Node) Attended() (*live.Authority, *attended.Book, *store.DB) {
 
 // Invite answers the secret of a link for somebody more.
 func (n *Node) Invite(ctx context.Context) (string, error) { return n.credentials.Enrolment(ctx, "") }
+
+// Party answers the relying party.
+func (n *Node) Party() *oidc.Party { return n.party }
