@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -224,6 +225,34 @@ func (s *server) sequence(t *testing.T, left map[controlv1.ID]int) {
 		if over[call.String()] {
 			t.Errorf("%s was claimed after the sign-in's end, and left all the same", call)
 		}
+	}
+}
+
+// A sign-out whose arms couldn't be ended at once ends them a little later: an idle
+// page doesn't stay open because a write failed.
+func TestSignOutIsRetried(t *testing.T) {
+	var failures atomic.Int64
+	failures.Store(2)
+	node.AroundCommits(func(commit func() error) error {
+		if failures.Load() > 0 && committing("EndBrowser") {
+			failures.Add(-1)
+			return errors.New("the disk is full")
+		}
+		return commit()
+	})
+	t.Cleanup(func() { node.AroundCommits(nil) })
+	s := stand(t, nil)
+	o := s.settle("Ada")
+	p := o.page()
+	p.arm()
+	p.open()
+	if status, body := p.call("POST", "/auth/logout", map[string]any{}); status != http.StatusOK {
+		t.Fatalf("signing out: %d %s", status, body)
+	}
+	p.closed("signed out, though writes failed", controlv1.CloseTrust, "signed_out")
+	s.end()
+	if n := failures.Load(); n > 0 {
+		t.Errorf("%d failures were never met", n)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log"
 	"sync"
+	"time"
 
 	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
@@ -33,9 +34,12 @@ func (e *ended) ready() chan struct{} {
 }
 
 // put is told of a session's end.
-func (e *ended) put(s session.Session) {
+func (e *ended) put(s session.Session) { e.again([]gone{{s.ID, s.Browser}}) }
+
+// again takes what could not be ended yet.
+func (e *ended) again(all []gone) {
 	e.mu.Lock()
-	e.all = append(e.all, gone{s.ID, s.Browser})
+	e.all = append(e.all, all...)
 	e.mu.Unlock()
 	select {
 	case e.ready() <- struct{}{}:
@@ -51,6 +55,9 @@ func (e *ended) take() []gone {
 	return all
 }
 
+// againTime is how long until what a session's end failed to end is tried again.
+const againTime = time.Second
+
 // endGrants lets what a page was allowed, and what was armed in it, end with its
 // session, until ctx is done.
 func (n *Node) endGrants(ctx context.Context) {
@@ -60,13 +67,32 @@ func (n *Node) endGrants(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		var failed []gone
 		for _, s := range n.ended.take() {
-			if err := n.disarm(ctx, s.browser); err != nil && ctx.Err() == nil {
+			err := n.disarm(ctx, s.browser)
+			if err != nil && ctx.Err() == nil {
 				log.Printf("background: the arms of an ended session: %s", refusal.Of(err))
 			}
-			if err := n.ledger.EndSession(ctx, s.id); err != nil && !errors.Is(err, refusal.Unknown) && ctx.Err() == nil {
-				log.Printf("background: the grant of an ended session: %s", refusal.Of(err))
+			grant := n.ledger.EndSession(ctx, s.id)
+			if errors.Is(grant, refusal.Unknown) {
+				grant = nil
 			}
+			if grant != nil && ctx.Err() == nil {
+				log.Printf("background: the grant of an ended session: %s", refusal.Of(grant))
+			}
+			if err != nil || grant != nil {
+				failed = append(failed, s)
+			}
+		}
+		if len(failed) == 0 {
+			continue
+		}
+		// A page whose sign-in is over must not stay open because a write failed once.
+		select {
+		case <-time.After(againTime):
+			n.ended.again(failed)
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/signal"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 func serveRole(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	go func() { io.Copy(io.Discard, os.Stdin); stop() }() // the test's own end
 	config := node.DefaultConfig(args[0])
 	config.Listen, config.PublicOrigin, config.Database = "127.0.0.1:"+args[1], "http://localhost:"+args[1], args[2]
 	config.Quotas.PerSecond, config.Quotas.Burst = 1e5, 1e5 // the test is about kills
