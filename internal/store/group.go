@@ -40,7 +40,7 @@ type member struct {
 	alone bool       // wants a group of its own
 	turn  chan error // nil: the connection is yours; else the group never began
 	ran   chan ran
-	done  chan error // the commit's outcome; buffered, a failed member is gone
+	done  chan error // the commit's outcome; buffered, a member that panicked is gone
 }
 
 // ran is how a member's fn ended.
@@ -78,11 +78,13 @@ func (w *writer) join(ctx context.Context, fn func(*Tx) error, alone bool) error
 		return ctx.Err()
 	}
 	tx, err := w.run(m, fn)
-	if err != nil {
-		return err
+	// From here on the outcome is the commit's, whatever becomes of ctx. A refusal
+	// waits for it too: what fn saw may be the work of members before it, and nobody
+	// may hear of that before it is on disk, nor be refused for it where it never is.
+	if end := <-m.done; end != nil {
+		return end
 	}
-	// From here on the outcome is the commit's, whatever becomes of ctx.
-	if err := <-m.done; err != nil {
+	if err != nil {
 		return err
 	}
 	for _, f := range tx.after {
@@ -145,13 +147,17 @@ func (w *writer) group(first *member) (next *member) {
 		w.refuse(first, err)
 		return nil
 	}
-	var kept []*member
+	var kept, failed []*member
 	var later []row
 	broken := false
 	for m := first; m != nil; m, next = next, nil {
 		outcome := w.hand(m)
 		if outcome.kept {
 			kept, later = append(kept, m), append(later, outcome.later...)
+		} else if outcome.broken || len(kept) == 0 {
+			m.done <- nil // its error is its own
+		} else {
+			failed = append(failed, m)
 		}
 		if broken = outcome.broken; broken || m.alone || len(kept) == maxGroup {
 			break
@@ -161,7 +167,7 @@ func (w *writer) group(first *member) (next *member) {
 		}
 	}
 	err := w.end(broken, len(kept), later)
-	for _, m := range kept {
+	for _, m := range append(kept, failed...) {
 		m.done <- err
 	}
 	return next

@@ -290,9 +290,6 @@ func TestHistories(t *testing.T) {
 			for n, lines := range perform(t, args) {
 				heard += collect(t, lines, n, histories)
 			}
-			if b.db.Engine() == store.SQLite {
-				early(histories)
-			}
 			for _, h := range histories {
 				if result := porcupine.CheckOperationsTimeout(linear, h, time.Minute); result != porcupine.Ok {
 					t.Errorf("%s:\n%s", result, tell(h))
@@ -304,25 +301,6 @@ func TestHistories(t *testing.T) {
 			}
 		}
 	})
-}
-
-// early allows what the store does on SQLite: who is refused is told so at once,
-// though the work of the same process that it is refused for may stand a moment
-// later, when their shared commit does. A refusal lasts as long as what it overlaps.
-func early(histories [][]porcupine.Operation) {
-	for _, h := range histories {
-		for i, o := range h {
-			said := strings.Fields(o.Output.(string))[0]
-			if o.Input.(deed).verb == "show" || said == "ok" || said == "fresh" || said == "known" {
-				continue
-			}
-			for _, other := range h {
-				if other.ClientId/2 == o.ClientId/2 && other.Call < o.Return {
-					h[i].Return = max(h[i].Return, other.Return)
-				}
-			}
-		}
-	}
 }
 
 // perform runs four processes over the targets, kills one in the middle of its work,

@@ -258,7 +258,7 @@ func TestLeaseVerbs(t *testing.T) {
 		"active":       {{"ok", "active"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "active"}},
 		"revoked":      {{"lease_revoked", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}},
 		"expired":      {{"lease_expired", "expired"}, {"ok", "expired"}, {"ok", "expired"}, {"ok", "expired"}, {"ok", "expired"}},
-		"active, late": {{"lease_expired", "expired"}, {"ok", "revoked"}, {"ok", "expired"}, {"ok", "revoked"}, {"ok", "expired"}},
+		"active, late": {{"lease_expired", "expired"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "revoked"}, {"ok", "expired"}},
 	}
 	each(t, func(t *testing.T, b *book) {
 		for state, rows := range wants {

@@ -325,8 +325,18 @@ func (f *flight) dispatch(call ledger.Call) ledger.Call {
 			if time.Now().UnixMilli() >= call.DeadlineMS {
 				return refusal.TimedOut
 			}
-			no = f.c.yes.check(context.Background())
-			return no
+			if no = f.c.yes.check(context.Background()); no != nil {
+				return no
+			}
+			select {
+			case <-f.wake: // moved since the claim, perhaps by a cancel: then it isn't sent at all
+				f.poke()
+				if now := f.read(call); now.State != call.State {
+					return refusal.CallCancelled
+				}
+			default:
+			}
+			return nil
 		})
 	if !errors.Is(err, errNotSent) {
 		return call // sent, or who knows: what comes of it tells
