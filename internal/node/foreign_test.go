@@ -67,13 +67,16 @@ type foreign struct {
 	key    string // the page's authenticator
 }
 
-func setForeign(t *testing.T, engine *pagetest.Engine) *foreign {
+func setForeign(t *testing.T, engine *pagetest.Engine, edit func(*node.Config)) *foreign {
 	t.Helper()
 	port := free(t)
 	f := &foreign{T: t, origin: fmt.Sprintf("http://127.0.0.1:%d", port)}
 	f.s = stand(t, func(c *node.Config) {
 		c.Origins, c.Pages = []string{f.origin}, []node.Page{{Origin: f.origin, Read: []string{"stock"}}}
 		c.BehindProxy = []string{"127.0.0.1"}
+		if edit != nil {
+			edit(c)
+		}
 	})
 	atHTTP, inServer := snippets(t)
 	inServer = strings.Replace(inServer, "127.0.0.1:7080", f.s.config.Listen, 1)
@@ -208,11 +211,91 @@ func lend(from *pagetest.Page, id string, to *pagetest.Page, existing string) st
 
 const accepting = "document.querySelector('dialog[open] #confirm-accept')"
 
+// agree opens what the panel leads to, and answers the tab.
+func (f *foreign) agree() *pagetest.Page {
+	f.Helper()
+	f.page.ClickOn(panel("li[data-call=asked] button"))
+	return f.page.Profile.Opened(f.s.origin+"/confirm/", pagetest.Look{})
+}
+
+// misbehave lets the page's own scripts press, say, post and open what they can for
+// the call that waits. Nothing comes of it.
+func (f *foreign) misbehave(got <-chan heard) {
+	f.Helper()
+	f.page.Wait(panel("li[data-call=asked] button"))
+	f.page.Eval(panel("li[data-call=asked] button")+".click(); 0", nil)
+	f.page.Eval(`(async () => {
+		const {call_id, confirmation_digest} = heard.findLast((f) => f.type === 'control.confirmation_request');
+		sockets.at(-1).send(JSON.stringify({call_id, confirmation_digest, protocol: 'webmcp.control.v1', type: 'control.confirm'}));
+		const key = localStorage.getItem('chaperone.key');
+		const {csrf} = await (await fetch('/api/session', {headers: {'X-Session-Key': key}})).json();
+		for (const at of ['', `+pagetest.Quote(f.s.origin)+`])
+			for (const more of [{method: 'POST', headers: {'X-Session-Key': key, 'X-CSRF-Token': csrf}}, {method: 'DELETE'}, {method: 'POST', mode: 'no-cors'}])
+				await fetch(at + '/api/confirmations/' + call_id, {credentials: 'include', body: JSON.stringify({confirmation_digest}), ...more}).catch(() => 0);
+	})()`, nil)
+	f.page.Faults() // the browser's own, of what it didn't send
+	f.waits(got)
+}
+
+// waits fails where a call that nobody confirmed ends.
+func (f *foreign) waits(got <-chan heard) {
+	f.Helper()
+	select {
+	case r := <-got:
+		f.Fatalf("a script ended the call: %+v", r)
+	case <-time.After(500 * time.Millisecond):
+	}
+}
+
+// lent is a lease over the shop's tools, and how they are called.
+type lent struct {
+	*foreign
+	agent    *client.Client
+	document controlv1.Document
+	lease    controlv1.LeaseReceipt
+}
+
+func (f *foreign) lease(agent *client.Client) *lent {
+	f.Helper()
+	all, err := agent.Documents(f.Context())
+	if err != nil || len(all) != 1 || all[0].Origin.String() != f.origin || len(all[0].Catalog.Tools()) != 2 {
+		f.Fatalf("documents: %+v, %v", all, err)
+	}
+	lease, err := agent.Lease(f.Context(), all[0].Ref, 5*time.Minute, ident(f, "pay"), ident(f, "stock"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	return &lent{f, agent, all[0], lease}
+}
+
+// ask calls a tool, under a request of its own.
+func (l *lent) ask(tool, request, arguments string) <-chan heard {
+	l.Helper()
+	v, err := controlv1.ParseValue([]byte(arguments), controlv1.MaxArguments)
+	if err != nil {
+		l.Fatal(err)
+	}
+	e := controlv1.ExecuteCall{Lease: l.lease.Lease, Request: ident(l, request), Tool: ident(l, tool), Schemas: l.document.Catalog.Tool(ident(l, tool)).Schemas(), Arguments: v}
+	out := make(chan heard, 1)
+	go func() {
+		r, err := l.agent.Do(l.Context(), e)
+		out <- heard{r, err}
+	}()
+	return out
+}
+
+// paid is what the shop has been paid.
+func (f *foreign) paid() (sums []int) {
+	f.Helper()
+	f.page.Eval("paid", &sums)
+	return sums
+}
+
 // A page that isn't ours, behind a web server that isn't ours, in a real browser: its
 // person arms it, an agent reads at once and pays only what was confirmed with a
 // passkey in a tab of the authority's own, and the person takes it back.
 func TestForeignPage(t *testing.T) {
-	f := setForeign(t, pagetest.Start(t))
+	f := setForeign(t, pagetest.Start(t), nil)
 	own, ownKey := f.secrets(f.s.origin)
 	token := f.token()
 	f.arm()
@@ -222,64 +305,21 @@ func TestForeignPage(t *testing.T) {
 	}
 	f.apart(own, ownKey, theirs, theirKey)
 
-	agent := f.agent(token)
-	all, err := agent.Documents(t.Context())
-	if err != nil || len(all) != 1 || all[0].Origin.String() != f.origin || len(all[0].Catalog.Tools()) != 2 {
-		t.Fatalf("documents: %+v, %v", all, err)
-	}
-	if got := all[0].Catalog.Tool(ident(t, "pay")).Class(); got != controlv1.AccountMutation {
+	l := f.lease(f.agent(token))
+	if got := l.document.Catalog.Tool(ident(t, "pay")).Class(); got != controlv1.AccountMutation {
 		t.Errorf("pay is %s, by its own hint", got)
 	}
 	if text, failed := tool(t, f.s.mcp(token), "browser_control", map[string]any{"action": "list_documents"}); failed || !strings.Contains(text, f.origin) {
 		t.Errorf("over MCP: %s", text)
 	}
-	lease, err := agent.Lease(t.Context(), all[0].Ref, 5*time.Minute, ident(t, "pay"), ident(t, "stock"))
-	if err != nil {
-		t.Fatal(err)
+	if r := <-l.ask("stock", "one", `{"of":"tea"}`); r.err != nil || r.receipt.Status != controlv1.StatusSucceeded || string(r.receipt.Result.Bytes()) != `{"left":3,"of":"tea"}` {
+		t.Fatalf("a read: %+v", r)
 	}
-	call := func(tool, request, arguments string) controlv1.ExecuteCall {
-		v, err := controlv1.ParseValue([]byte(arguments), controlv1.MaxArguments)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return controlv1.ExecuteCall{Lease: lease.Lease, Request: ident(t, request), Tool: ident(t, tool), Schemas: all[0].Catalog.Tool(ident(t, tool)).Schemas(), Arguments: v}
-	}
-	ask := func(e controlv1.ExecuteCall) <-chan heard {
-		out := make(chan heard, 1)
-		go func() {
-			r, err := agent.Do(t.Context(), e)
-			out <- heard{r, err}
-		}()
-		return out
-	}
-	read := <-ask(call("stock", "one", `{"of":"tea"}`))
-	if read.err != nil || read.receipt.Status != controlv1.StatusSucceeded || string(read.receipt.Result.Bytes()) != `{"left":3,"of":"tea"}` {
-		t.Fatalf("a read: %+v", read)
-	}
+	f.bodies(token, l.document.Ref.String(), l.document.Catalog.Tool(ident(t, "stock")).Schemas().String())
 
-	f.bodies(token, all[0].Ref.String(), all[0].Catalog.Tool(ident(t, "stock")).Schemas().String())
-
-	got := ask(call("pay", "two", `{"amount":12}`))
-	f.page.Wait(panel("li[data-call=asked] button"))
-	// The page's own scripts can press, post and open what they like: it confirms nothing.
-	f.page.Eval(panel("li[data-call=asked] button")+".click(); 0", nil)
-	f.page.Eval(`(async () => {
-		const {call_id, confirmation_digest} = heard.find((f) => f.type === 'control.confirmation_request');
-		sockets.at(-1).send(JSON.stringify({call_id, confirmation_digest, protocol: 'webmcp.control.v1', type: 'control.confirm'}));
-		const key = localStorage.getItem('chaperone.key');
-		const {csrf} = await (await fetch('/api/session', {headers: {'X-Session-Key': key}})).json();
-		for (const at of ['', `+pagetest.Quote(f.s.origin)+`])
-			for (const more of [{method: 'POST', headers: {'X-Session-Key': key, 'X-CSRF-Token': csrf}}, {method: 'DELETE'}, {method: 'POST', mode: 'no-cors'}])
-				await fetch(at + '/api/confirmations/' + call_id, {credentials: 'include', body: JSON.stringify({confirmation_digest}), ...more}).catch(() => 0);
-	})()`, nil)
-	f.page.Faults() // the browser's own, of what it didn't send
-	select {
-	case r := <-got:
-		t.Fatalf("the page's script ended the call: %+v", r)
-	case <-time.After(500 * time.Millisecond):
-	}
-	f.page.ClickOn(panel("li[data-call=asked] button"))
-	tab := f.page.Profile.Opened(f.s.origin+"/confirm/", pagetest.Look{})
+	got := l.ask("pay", "two", `{"amount":12}`)
+	f.misbehave(got)
+	tab := f.agree()
 	key := lend(f.page, f.key, tab, "")
 	tab.Wait(accepting + "?.getAttribute('aria-disabled') === null")
 	for _, want := range []string{f.origin, "pay", "your account", "shopper", "12", "needs your passkey"} {
@@ -287,24 +327,15 @@ func TestForeignPage(t *testing.T) {
 			t.Errorf("the confirmation lacks %q:\n%s", want, text)
 		}
 	}
-	for _, script := range []string{".click()", ".form.requestSubmit(" + accepting + ")"} {
-		tab.Eval(accepting+script+"; 0", nil)
-	}
-	select {
-	case r := <-got:
-		t.Fatalf("a script ended the call: %+v", r)
-	case <-time.After(300 * time.Millisecond):
-	}
 	tab.ClickOn(accepting)
-	paid := <-got
-	if paid.err != nil || paid.receipt.Status != controlv1.StatusSucceeded || paid.receipt.Effect != controlv1.Committed || paid.receipt.Level != controlv1.Passkey || string(paid.receipt.Result.Bytes()) != `{"paid":12}` {
-		t.Errorf("a change: %+v", paid)
+	if r := <-got; r.err != nil || r.receipt.Status != controlv1.StatusSucceeded || r.receipt.Effect != controlv1.Committed || r.receipt.Level != controlv1.Passkey || string(r.receipt.Result.Bytes()) != `{"paid":12}` {
+		t.Errorf("a change: %+v", r)
 	}
 	tab.Wait("document.querySelector('[data-call=succeeded]')")
 	tab.See("done, says the page")
 
 	// Found in Approvals, and denied.
-	got = ask(call("pay", "three", `{"amount":13}`))
+	got = l.ask("pay", "three", `{"amount":13}`)
 	tab.Goto(f.s.origin + "/approvals")
 	tab.Wait("document.querySelector('[data-waiting] a')")
 	tab.Click("[data-waiting] a")
@@ -314,9 +345,8 @@ func TestForeignPage(t *testing.T) {
 		t.Errorf("a denied change: %+v", r)
 	}
 	tab.Wait("document.querySelector('[data-call=denied]')")
-	var sums []int
-	if f.page.Eval("paid", &sums); len(sums) != 1 || sums[0] != 12 {
-		t.Errorf("paid %v", sums)
+	if got := f.paid(); len(got) != 1 || got[0] != 12 {
+		t.Errorf("paid %v", got)
 	}
 
 	lend(tab, key, f.page, f.key) // whose counter is the newer
@@ -324,7 +354,7 @@ func TestForeignPage(t *testing.T) {
 	f.page.ClickOn(panel("button.danger"))
 	f.stands("Not armed")
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) { // the word is still on its way
-		all, err := agent.Documents(t.Context())
+		all, err := l.agent.Documents(t.Context())
 		if err == nil && len(all) == 0 {
 			break
 		}
@@ -332,8 +362,57 @@ func TestForeignPage(t *testing.T) {
 			t.Fatalf("after it was disarmed: %v, %v", all, err)
 		}
 	}
-	if _, err := agent.Do(t.Context(), call("stock", "four", `{"of":"tea"}`)); err == nil {
-		t.Error("a read after it was disarmed")
+	if r := <-l.ask("stock", "four", `{"of":"tea"}`); r.err == nil {
+		t.Errorf("a read after it was disarmed: %+v", r)
+	}
+}
+
+// Where the operator asks for no more than a click, it is one on the authority's own
+// origin all the same, after a sign-in where nobody is signed in there. What is
+// cancelled meanwhile closes there.
+func TestForeignClick(t *testing.T) {
+	f := setForeign(t, pagetest.Start(t), func(c *node.Config) {
+		c.Policy = filepath.Join(t.TempDir(), "policy.cedar")
+		rules := "@id(\"reads\")\npermit (principal, action == Action::\"observe\", resource);\n@id(\"all\")\n@require_confirmation(\"visible_click\")\npermit (principal, action in Action::\"mutate\", resource is PageTool);\n"
+		if err := os.WriteFile(c.Policy, []byte(rules), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	token := f.token()
+	f.page.Eval("localStorage.clear(); 0", nil) // nobody is signed in without the key
+	f.arm()
+	l := f.lease(f.agent(token))
+	got := l.ask("pay", "one", `{"amount":7}`)
+	f.misbehave(got)
+	tab := f.agree()
+	lend(f.page, f.key, tab, "")
+	tab.ClickText("Sign in")
+	tab.Wait(`location.pathname.startsWith("/idp/") && document.querySelector("#passkey")`)
+	tab.Click("#passkey")
+	tab.Wait(accepting + "?.getAttribute('aria-disabled') === null")
+	for _, script := range []string{".click()", ".form.requestSubmit(" + accepting + ")"} {
+		tab.Eval(accepting+script+"; 0", nil)
+	}
+	f.waits(got)
+	tab.ClickOn(accepting)
+	if r := <-got; r.err != nil || r.receipt.Status != controlv1.StatusSucceeded || r.receipt.Effect != controlv1.Committed || r.receipt.Level != controlv1.VisibleClick {
+		t.Errorf("a change: %+v", r)
+	}
+	tab.Wait("document.querySelector('[data-call=succeeded]')")
+
+	got = l.ask("pay", "two", `{"amount":8}`)
+	tab.Goto(f.s.origin + "/approvals")
+	tab.Wait("document.querySelector('[data-waiting] a')")
+	tab.Click("[data-waiting] a")
+	tab.Wait(accepting)
+	f.page.ClickOn(panel("button.danger"))
+	if r := <-got; r.err == nil && r.receipt.Effect != controlv1.NoEffect {
+		t.Errorf("a change whose page was disarmed: %+v", r)
+	}
+	tab.Wait("!document.querySelector('dialog')")
+	tab.See("What became of it")
+	if got := f.paid(); len(got) != 1 || got[0] != 7 {
+		t.Errorf("paid %v", got)
 	}
 }
 
@@ -430,7 +509,7 @@ func (f *foreign) apart(own, ownKey, theirs, theirKey string) {
 
 // The hash that the server tells is the script's, and a browser runs no other.
 func TestForeignIntegrity(t *testing.T) {
-	f := setForeign(t, pagetest.Start(t))
+	f := setForeign(t, pagetest.Start(t), nil)
 	f.page.Goto(f.origin + "/")
 	f.stands("Sign in")
 	f.page.Faults()

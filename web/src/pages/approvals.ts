@@ -39,12 +39,14 @@ export function approvals(place: Place): void {
 }
 
 const looks = 3000; // ms between two looks at what waits
+const patience = 100; // looks without a touch: a page that nobody uses mustn't keep its session
 
 /** What pages that aren't ours ask, for as long as this page is on view. */
 function watchWaiting(at: HTMLElement, signal: AbortSignal): void {
   let told = "";
+  let left = patience;
   const look = async (): Promise<void> => {
-    if (document.visibilityState !== "visible") return;
+    if (document.visibilityState !== "visible" || left-- <= 0) return;
     try {
       const all = await readWaiting(signal);
       const now = JSON.stringify(all.map((w) => w.call_id));
@@ -57,6 +59,10 @@ function watchWaiting(at: HTMLElement, signal: AbortSignal): void {
   };
   void look();
   const again = setInterval(() => void look(), looks);
+  const touched = (): void => {
+    left = patience;
+  };
+  for (const touch of ["pointerdown", "keydown", "focus"]) addEventListener(touch, touched, { signal });
   signal.addEventListener("abort", () => clearInterval(again));
 }
 
