@@ -102,6 +102,7 @@ func (a *Authority) submit(ctx context.Context, f *flight, x controlv1.ExecuteCa
 
 	call, fresh, err := a.write(ctx, f, x)
 	if err != nil || !fresh {
+		f.changed(func() { f.stood = call.ID })
 		f.over(err)
 		a.tasks.Done()
 		return call.ID, err

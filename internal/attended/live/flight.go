@@ -45,6 +45,7 @@ type flight struct {
 	failing  bool // the last write didn't reach the database
 	decided  bool // T1 is over
 	refused  error
+	stood    controlv1.ID // the call that T1 answered, where another waits for the same
 	finished bool
 }
 
@@ -145,14 +146,15 @@ func (f *flight) take(w *waiter) controlv1.Value {
 	return f.result
 }
 
-// admitted waits for another delivery's T1.
+// admitted waits for another delivery's T1, and answers the call that it met: a
+// retry under another request id has none of its own.
 func (f *flight) admitted(ctx context.Context) (controlv1.ID, error) {
 	for {
 		f.mu.Lock()
-		decided, refused, change := f.decided, f.refused, f.change
+		decided, refused, stood, change := f.decided, f.refused, f.stood, f.change
 		f.mu.Unlock()
 		if decided {
-			return f.id, refused
+			return stood, refused
 		}
 		select {
 		case <-change:
@@ -174,7 +176,7 @@ func (f *flight) over(refused error) {
 
 // begin starts the flight of a call that T1 has just written.
 func (f *flight) begin(call ledger.Call) {
-	f.changed(func() { f.decided, f.call = true, call })
+	f.changed(func() { f.decided, f.stood, f.call = true, call.ID, call })
 	go func() {
 		defer f.a.tasks.Done()
 		f.fly(call)
@@ -216,12 +218,7 @@ func (f *flight) confirm(call ledger.Call) ledger.Call {
 		err = f.c.send(ask, nil)
 	}
 	if err != nil {
-		return f.put(func(ctx context.Context) (ledger.Call, error) {
-			if _, err := f.a.Book.Retire(ctx, call.ID, f.claim); err != nil {
-				return ledger.Call{}, err
-			}
-			return f.a.Book.Call(ctx, call.ID)
-		}, call)
+		return f.retire(call)
 	}
 	deadline := time.NewTimer(time.Until(time.UnixMilli(call.DeadlineMS)))
 	defer deadline.Stop()
@@ -235,13 +232,7 @@ func (f *flight) confirm(call ledger.Call) ledger.Call {
 		case <-f.wake:
 			call = f.read(call)
 		case <-f.c.gone:
-			call = f.put(func(ctx context.Context) (ledger.Call, error) {
-				if _, err := f.a.Book.Retire(ctx, call.ID, f.claim); err != nil {
-					return ledger.Call{}, err
-				}
-				return f.a.Book.Call(ctx, call.ID)
-			}, call)
-			if call.State == ledger.CallPending {
+			if call = f.retire(call); call.State == ledger.CallPending {
 				return call
 			}
 		}
@@ -250,6 +241,16 @@ func (f *flight) confirm(call ledger.Call) ledger.Call {
 		f.cancel(call) // its page still shows the prompt
 	}
 	return call
+}
+
+// retire ends a call that nobody can be asked about: nothing was sent.
+func (f *flight) retire(call ledger.Call) ledger.Call {
+	return f.put(func(ctx context.Context) (ledger.Call, error) {
+		if _, err := f.a.Book.Retire(ctx, call.ID, f.claim); err != nil {
+			return ledger.Call{}, err
+		}
+		return f.a.Book.Call(ctx, call.ID)
+	}, call)
 }
 
 // cancel tells the page to stop. What it doesn't hear is no fault: a page shows
@@ -270,7 +271,12 @@ func (f *flight) word(call ledger.Call, asked controlv1.Asked, s said) ledger.Ca
 	case s.effect == controlv1.NoEffect:
 		return f.put(func(ctx context.Context) (ledger.Call, error) { return f.a.Book.Deny(ctx, call.ID) }, call)
 	}
-	return call // a result before the call was sent is nothing
+	// That nothing can begin here isn't the person's no: the page couldn't ask. Any other
+	// result before the call was sent is nothing.
+	if failure, failed := s.outcome.(controlv1.Failure); failed && controlv1.NothingBegan(refusal.Code(failure.Code.String())) {
+		return f.retire(call)
+	}
+	return call
 }
 
 // confirmed is T2, with the caller's grant looked at again before it.
