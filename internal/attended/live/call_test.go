@@ -86,6 +86,14 @@ func TestMutation(t *testing.T) {
 
 		got = a.call(ctx, a.request("save"))
 		ask = next[controlv1.ConfirmationRequest](p)
+		p.say(controlv1.Result{Call: ask.Call, Outcome: controlv1.Failure{Code: sure(controlv1.ParseWord("not_started"))}})
+		(<-got).is(t, "a page that can't ask", controlv1.StatusFailed, controlv1.NoEffect, refusal.NotDispatched)
+		if c := next[controlv1.Cancel](p); c.Call != ask.Call {
+			t.Errorf("cancels %s", c.Call)
+		}
+
+		got = a.call(ctx, a.request("save"))
+		ask = next[controlv1.ConfirmationRequest](p)
 		p.say(controlv1.Cancelled{Call: ask.Call, Effect: controlv1.NoEffect})
 		(<-got).is(t, "denied", controlv1.StatusDenied, controlv1.NoEffect, refusal.UserDenied)
 

@@ -447,7 +447,7 @@ func (f *flight) outcome(call ledger.Call, s said) ledger.Call {
 		}
 	}
 	if ok && bad == "" {
-		f.c.taints(call.Lease, f.tool)
+		f.taints()
 		f.mu.Lock()
 		if f.result.IsZero() { // told only where the ledger takes it
 			f.result = success.Value

@@ -133,16 +133,16 @@ func TestConfirmationIsRefused(t *testing.T) {
 		q := c.question("call_"+name, "navigate", path)
 		change(&q)
 		c.send(q)
-		if e := c.cancelled("call_" + name); e != controlv1.NoEffect {
-			t.Errorf("%s: effect %s", name, e)
+		if code := c.result("call_" + name); !controlv1.NothingBegan(refusal.Code(code)) {
+			t.Errorf("%s: %s", name, code)
 		}
 	}
 	for call, q := range map[string]controlv1.ConfirmationRequest{
 		"call_t": c.question("call_t", "item_burn", "{}"), "call_r": c.question("call_r", "items_list", `{"collection":"files"}`),
 	} {
 		c.send(q)
-		if e := c.cancelled(call); e != controlv1.NoEffect {
-			t.Errorf("%s: effect %s", call, e)
+		if code := c.result(call); !controlv1.NothingBegan(refusal.Code(code)) {
+			t.Errorf("%s: %s", call, code)
 		}
 	}
 	if p.Text("dialog") != "" {
@@ -150,8 +150,8 @@ func TestConfirmationIsRefused(t *testing.T) {
 	}
 	// What the server wouldn't do, nobody is asked for.
 	c.send(c.question("call_s", "item_write", `{"collection":"inbox","item":"m1","content":"x","if_absent":true,"request_id":"`+request+`"}`))
-	if e := c.cancelled("call_s"); e != controlv1.NoEffect {
-		t.Errorf("effect %s", e)
+	if code := c.result("call_s"); !controlv1.NothingBegan(refusal.Code(code)) {
+		t.Errorf("%s: %s", "call_s", code)
 	}
 	p.See("was refused before you were asked: unselected_collection")
 
@@ -216,8 +216,8 @@ func TestConfirmationsQueue(t *testing.T) {
 	for i := range 9 {
 		c.send(c.question(fmt.Sprint("call_", i), "navigate", fmt.Sprintf(`{"path":"/audit?n=%d"}`, i)))
 	}
-	if e := c.cancelled("call_8"); e != controlv1.NoEffect {
-		t.Errorf("the ninth: %s", e)
+	if code := c.result("call_8"); code != "busy" {
+		t.Errorf("the ninth: %s", code)
 	}
 	for i := range 8 {
 		p.Wait(fmt.Sprintf("document.querySelector('dialog')?.innerText.includes('/audit?n=%d')", i))

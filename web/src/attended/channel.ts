@@ -240,7 +240,7 @@ export class Channel {
     if (e.state !== "asked") return;
     e.stop.abort();
     this.become(e, "failed", code);
-    this.send(p.cancelledFrame(e.call, "none"));
+    this.send(p.failedFrame(e.call, nothingBegan.includes(code) ? code : "not_started"));
   }
 
   private called(f: p.Call): void {
