@@ -43,8 +43,7 @@ type channel struct {
 	ended    *closing
 	waiting  int // calls that wait to send
 	probing  bool
-	consumed bool                  // this socket opened the arm, so its end is the arm's
-	taint    map[controlv1.ID]bool // leases that have read other people's text
+	consumed bool // this socket opened the arm, so its end is the arm's
 }
 
 // closing is why a channel ends. As an error it is how a step says so.

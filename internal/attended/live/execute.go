@@ -119,7 +119,7 @@ func (a *Authority) write(ctx context.Context, f *flight, x controlv1.ExecuteCal
 	defer cancel()
 	call, fresh, err := a.Book.Admit(ctx, ledger.Admission{
 		Caller: a.caller(f.caller), Request: f.request, Catalog: x.Catalog, Timeout: time.Duration(x.Timeout(f.tool.Class())) * time.Second,
-		Ruling:    ledger.Ruling{Set: a.Policy, Who: f.caller.Who, Resource: f.ask.Resource, Tainted: f.c.tainted(f.request.Lease)},
+		Ruling:    ledger.Ruling{Set: a.Policy, Who: f.caller.Who, Resource: f.ask.Resource, Tainted: a.tainted(f.reader())},
 		Reference: f.claim,
 	})
 	if !infra(err) {
@@ -158,26 +158,4 @@ func (a *Authority) abandon(ctx context.Context, who ledger.Caller, id controlv1
 		_, err := a.Book.Cancel(ctx, who, id)
 		return err
 	})
-}
-
-// tainted tells whether a lease has read what other people wrote.
-func (c *channel) tainted(lease controlv1.ID) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.taint[lease]
-}
-
-// taints remembers that a lease has: what a foreign page tells may be anybody's text,
-// and what the account's items hold may have come by mail.
-func (c *channel) taints(lease controlv1.ID, t controlv1.Tool) {
-	name := t.ID().String()
-	if t.Class() != controlv1.Read || c.a.own(c.place.Origin) && name != "items_list" && name != "item_read" {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.taint == nil {
-		c.taint = map[controlv1.ID]bool{}
-	}
-	c.taint[lease] = true
 }

@@ -111,6 +111,7 @@ type Authority struct {
 	channels  map[ref.Attended]*channel // from their first byte
 	documents map[ref.Document]*channel // once they are ready
 	flights   map[controlv1.ID]*flight
+	taint     map[reader]time.Time // until when what it read counts
 }
 
 // New makes one over a ledger, whose ends it hears of.
@@ -126,7 +127,7 @@ func New(c Config) (*Authority, error) {
 		return nil, err
 	}
 	a := &Authority{Config: c, terms: terms, stop: make(chan struct{}), channels: map[ref.Attended]*channel{},
-		documents: map[ref.Document]*channel{}, flights: map[controlv1.ID]*flight{}}
+		documents: map[ref.Document]*channel{}, flights: map[controlv1.ID]*flight{}, taint: map[reader]time.Time{}}
 	c.Book.OnArmEnd(a.armEnded)
 	c.Book.OnCall(a.moved)
 	a.tasks.Go(a.watch)
