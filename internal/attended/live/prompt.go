@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -59,7 +60,8 @@ func (f *flight) prompt() (Prompt, bool) {
 }
 
 // Decide takes a person's word on the authority's own origin: a confirmation of the
-// exact request, or a denial where it is nil. It answers the call's state then.
+// exact request, or a denial where it is nil. It answers the call's state then; who
+// confirms what is confirmed already is answered how it stands.
 // Refusals: unknown_call for a call that doesn't ask that person, request_conflict
 // for another digest, bad_credential for another assertion, authority_lost.
 func (a *Authority) Decide(ctx context.Context, who identity.Principal, id controlv1.ID, k *controlv1.Confirm) (ledger.Call, error) {
@@ -67,11 +69,11 @@ func (a *Authority) Decide(ctx context.Context, who identity.Principal, id contr
 	f := a.flights[id]
 	a.mu.Unlock()
 	if f == nil || f.c.evidence.Principal != a.Principal(who) {
-		return ledger.Call{}, refusal.UnknownCall
+		return a.already(ctx, who, id, k)
 	}
 	p, asking := f.prompt()
 	if !asking {
-		return ledger.Call{}, refusal.UnknownCall
+		return a.already(ctx, who, id, k)
 	}
 	if err := f.c.revalidate(ctx); err != nil {
 		return ledger.Call{}, told(err)
@@ -81,6 +83,9 @@ func (a *Authority) Decide(ctx context.Context, who identity.Principal, id contr
 	} else {
 		call, _ := f.stands()
 		if _, err := f.verify(call, p.Level, *k); err != nil {
+			if now, already := a.already(ctx, who, id, k); already == nil { // by another press, whose assertion was used
+				return now, nil
+			}
 			return ledger.Call{}, told(err)
 		}
 		f.hear(said{confirm: k, here: true, verified: true})
@@ -98,4 +103,25 @@ func (a *Authority) Decide(ctx context.Context, who identity.Principal, id contr
 			return call, ctx.Err()
 		}
 	}
+}
+
+// already answers a person's call whose exact request was confirmed before, on
+// whatever node: once more changes nothing, and isn't an error. Anything else doesn't
+// ask any more.
+func (a *Authority) already(ctx context.Context, who identity.Principal, id controlv1.ID, k *controlv1.Confirm) (ledger.Call, error) {
+	if k == nil {
+		return ledger.Call{}, refusal.UnknownCall
+	}
+	own, err := a.Book.Owns(ctx, a.Principal(who), ledger.KillCall, id.String())
+	if err != nil || !own {
+		return ledger.Call{}, errors.Join(refusal.UnknownCall, err)
+	}
+	call, err := a.Book.Call(ctx, id)
+	if err == nil && (call.Attempts == 0 || call.Confirmation != k.Confirmation) {
+		err = refusal.UnknownCall
+	}
+	if err != nil {
+		return ledger.Call{}, told(err)
+	}
+	return call, nil
 }

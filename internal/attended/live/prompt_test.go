@@ -45,8 +45,13 @@ func TestDecideHere(t *testing.T) {
 		}
 		p.say(controlv1.Result{Call: next[controlv1.Call](p).Call, Outcome: ok()})
 		(<-got).is(t, "confirmed here", controlv1.StatusSucceeded, controlv1.Committed, "")
-		_, err = w.a.Decide(ctx, a.c.Who, ask.Call, yes)
-		want(t, "again", err, refusal.UnknownCall)
+		if c := must[ledger.Call](t)(w.a.Decide(ctx, a.c.Who, ask.Call, yes)); c.State != ledger.CallSucceeded {
+			t.Errorf("confirmed again: %s", c.State)
+		}
+		_, err = w.a.Decide(ctx, b.c.Who, ask.Call, yes)
+		want(t, "somebody else, afterwards", err, refusal.UnknownCall)
+		_, err = w.a.Decide(ctx, a.c.Who, ask.Call, nil)
+		want(t, "denied afterwards", err, refusal.UnknownCall)
 
 		got = a.call(ctx, a.request("save"))
 		ask = next[controlv1.ConfirmationRequest](p)
