@@ -41,7 +41,7 @@ export interface Asked extends Omit<Question, "tool"> {
 }
 
 export interface Facts {
-  readonly until: number; // when the leave of this page ends, ms by the authority's clock
+  readonly until?: number; // when the leave of this page ends, ms by the authority's clock
   readonly document: string; // its title, "" for one that isn't here
   readonly at?: string; // the origin of a page that isn't here
   readonly known: Known;
@@ -106,7 +106,7 @@ function sheet(q: Asked, ticket: Ticket | undefined, facts: Facts, left: () => n
         fact("ask.class", textOf("class", tool.class, "class.account-mutation")),
         fact("ask.agent", agent(facts.known)),
         facts.at === undefined && fact("ask.document", [foreign(facts.document), " ", code(location.origin)]),
-        fact("ask.lease", [code(ask.lease), " ", facts.known.leaseEnds === undefined ? text("ask.lease.latest", { when: moment(facts.until) }) : text("ask.lease.ends", { when: moment(facts.known.leaseEnds) })]),
+        fact("ask.lease", [code(ask.lease), " ", leaseWords(facts)]),
         fact("ask.call", code(ask.call)), fact("ask.request", code(ask.request))),
       ticket?.shown,
       exactly(q.args),
@@ -114,6 +114,11 @@ function sheet(q: Asked, ticket: Ticket | undefined, facts: Facts, left: () => n
       h("dl", { class: "facts" }, fact("ask.digest", code(ask.confirmation)), fact("ask.schema", code(ask.schemas)), fact("ask.policy", code(ask.policy))),
     ],
   };
+}
+
+function leaseWords(facts: Facts): string {
+  if (facts.known.leaseEnds !== undefined) return text("ask.lease.ends", { when: moment(facts.known.leaseEnds) });
+  return facts.until === undefined ? text("ask.agent.none") : text("ask.lease.latest", { when: moment(facts.until) });
 }
 
 function agent(known: Known): Child {

@@ -65,7 +65,7 @@ async function ask(place: Place, waiting: Waiting, question: Asked, root: HTMLEl
     if (!all.some((w) => w.call_id === waiting.call_id)) gone.abort();
   }, () => undefined), looks);
   const facts = async (): Promise<Facts> => ({
-    until: question.ask.expires, document: "", at: waiting.origin,
+    document: "", at: waiting.origin,
     known: { ...(await known(question.ask.call, question.ask.lease, stop)), agent: waiting.agent ?? "self" },
   });
   let decision: Decision;
