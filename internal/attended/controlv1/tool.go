@@ -113,8 +113,41 @@ func compile(text []byte) (Value, *schema.Schema, error) {
 	if !v.IsObject() {
 		return Value{}, nil, invalid("", "isn't an object")
 	}
+	if deceives(v) {
+		return Value{}, nil, invalid("", "holds a hidden character in a name, a title or a choice")
+	}
 	s, err := schema.Compile(v.Bytes())
 	return v, s, err
+}
+
+// deceives tells whether a schema hides something from whoever reads it: a hidden
+// character in a member's name, a title or a choice, which are shown as names are, and
+// the TAG block, which only a machine reads, anywhere at all.
+func deceives(schema Value) bool {
+	tag := func(r rune) bool { return 0xE0000 <= r && r <= 0xE007F }
+	d := jsontext.NewDecoder(strings.NewReader(schema.canonical))
+	var at []string // the names on the way here, "" within an array
+	for {
+		t, err := d.ReadToken()
+		if err != nil {
+			return false // its end: the text is canonical
+		}
+		depth := d.StackDepth()
+		at = append(at, make([]string, max(0, depth+1-len(at)))...)[:depth+1]
+		if t.Kind() != '"' {
+			continue
+		}
+		kind, n := d.StackIndex(depth)
+		s := t.String()
+		named := kind == '{' && n%2 == 1
+		if named {
+			at[depth] = s
+		}
+		shown := named || at[depth] == "title" || slices.Contains(at, "enum") || slices.Contains(at, "const")
+		if strings.ContainsFunc(s, tag) || shown && strings.ContainsFunc(s, Hidden) {
+			return true
+		}
+	}
 }
 
 // plain tells 1 to most bytes of text that shows as what it is.
