@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"chaperone/internal/canon"
+	"chaperone/internal/oauth"
 	"chaperone/internal/portal/ledger"
 	"chaperone/internal/portal/tool"
 )
@@ -175,19 +176,7 @@ func TestInspectorOverHTTP(t *testing.T) {
 	w := newWorld(t, worldOptions{})
 	token, connection := w.token(everything)
 	w.put(token, "hello.txt", "hello from files")
-	inspector := foreign(t, "npm/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js")
-	run := func(token, era string, args ...string) (string, error) {
-		all := append([]string{inspector, "--cli", w.origin + "/mcp", "--protocol-era", era, "--format", "json", "-q"}, args...)
-		if token != "" {
-			all = append(all, "--header", "Authorization: Bearer "+token)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, nodePath(t), all...)
-		cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
+	run := w.inspector()
 	for _, era := range []string{"legacy", "modern"} {
 		out, err := run(token, era, "--method", "tools/list", "--strict")
 		if err != nil {
@@ -214,5 +203,88 @@ func TestInspectorOverHTTP(t *testing.T) {
 	must(t, w.consents.Revoke(t.Context(), w.ada.Actor, connection))
 	if out, err := run(token, "modern", "--method", "tools/list"); err == nil || strings.Contains(out, "item_read") {
 		t.Errorf("after revocation: %v\n%s", err, out)
+	}
+}
+
+// inspector runs the official Inspector against the server, by one of the protocol's
+// two eras.
+func (w *world) inspector() func(token, era string, args ...string) (string, error) {
+	w.t.Helper()
+	script := foreign(w.t, "npm/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js")
+	return func(token, era string, args ...string) (string, error) {
+		all := append([]string{script, "--cli", w.origin + "/mcp", "--protocol-era", era, "--format", "json", "-q"}, args...)
+		if token != "" {
+			all = append(all, "--header", "Authorization: Bearer "+token)
+		}
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, nodePath(w.t), all...)
+		cmd.Env = append(os.Environ(), "HOME="+w.t.TempDir())
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+}
+
+// The Inspector acts in a person's page: it lists, leases, reads, and changes something
+// once the person has confirmed exactly that.
+func TestInspectorControls(t *testing.T) {
+	w := newWorld(t, worldOptions{control: true})
+	page := w.control.Page(w.ada.Actor, pageTools(make(chan struct{}))...)
+	token, _ := w.token(nil, oauth.ScopeControl)
+	run := w.inspector()
+	for _, era := range []string{"legacy", "modern"} {
+		control := func(fields map[string]any, into any) {
+			t.Helper()
+			arguments, err := json.Marshal(fields)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := run(token, era, "--method", "tools/call", "--tool-name", "browser_control", "--tool-args-json", string(arguments))
+			var told struct {
+				Result struct{ StructuredContent json.RawMessage }
+			}
+			if err == nil {
+				err = json.Unmarshal([]byte(out), &told)
+			}
+			if err == nil {
+				err = json.Unmarshal(told.Result.StructuredContent, into)
+			}
+			if err != nil {
+				t.Fatalf("%s, %v: %v\n%s", era, fields["action"], err, out)
+			}
+		}
+		var seen struct {
+			Documents []struct {
+				Ref   string `json:"document_ref"`
+				Tools []struct {
+					ID     string `json:"tool_id"`
+					Digest string `json:"schema_digest"`
+				}
+			}
+		}
+		control(map[string]any{"action": "list_documents"}, &seen)
+		if len(seen.Documents) != 1 || seen.Documents[0].Ref != page.Document.String() {
+			t.Fatalf("%s: %+v", era, seen)
+		}
+		digests := map[string]string{}
+		for _, tool := range seen.Documents[0].Tools {
+			digests[tool.ID] = tool.Digest
+		}
+		var lease struct {
+			ID string `json:"lease_id"`
+		}
+		control(map[string]any{"action": "issue_lease", "document_ref": page.Document.String(), "tool_ids": []string{"look", "save"}}, &lease)
+		var read, saved receipt
+		control(execute(lease.ID, "look", digests["look"], era+"-1"), &read)
+		if read.Status != "succeeded" || read.Effect != "none" {
+			t.Errorf("%s: a read: %+v", era, read)
+		}
+		yes := make(chan struct{})
+		go func() { defer close(yes); page.Confirm(page.Asked()) }()
+		control(execute(lease.ID, "save", digests["save"], era+"-2"), &saved)
+		<-yes
+		if saved.Status != "succeeded" || saved.Effect != "browser_reported_committed" || saved.Level != "visible_click" {
+			t.Errorf("%s: a change: %+v", era, saved)
+		}
 	}
 }
