@@ -341,7 +341,6 @@ func (k *killed) talk(ctx context.Context, m *mortal) {
 	confirmed(got)
 	p.ws.CloseNow()
 	told(got)
-	<-ctx.Done()
 }
 
 // expect is a frame of that kind.
