@@ -108,8 +108,8 @@ type Authority struct {
 
 	mu        sync.Mutex // guards what follows; nothing waits under it
 	closed    bool
-	channels  map[ref.Attended]*channel // from their first byte
-	documents map[ref.Document]*channel // once they are ready
+	channels  map[ref.Attended][]*channel // from their first byte; several sockets may come with one arm
+	documents map[ref.Document]*channel   // once they are ready
 	flights   map[controlv1.ID]*flight
 	taint     map[reader]time.Time // until when what it read counts
 }
@@ -126,7 +126,7 @@ func New(c Config) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Authority{Config: c, terms: terms, stop: make(chan struct{}), channels: map[ref.Attended]*channel{},
+	a := &Authority{Config: c, terms: terms, stop: make(chan struct{}), channels: map[ref.Attended][]*channel{},
 		documents: map[ref.Document]*channel{}, flights: map[controlv1.ID]*flight{}, taint: map[reader]time.Time{}}
 	c.Book.OnArmEnd(a.armEnded)
 	c.Book.OnCall(a.moved)
@@ -157,9 +157,7 @@ func (a *Authority) join(c *channel) bool {
 		return false
 	}
 	a.tasks.Add(1)
-	if a.channels[c.arm.Ref] == nil { // a second socket of the same arm isn't the arm's
-		a.channels[c.arm.Ref] = c
-	}
+	a.channels[c.arm.Ref] = append(a.channels[c.arm.Ref], c)
 	return true
 }
 
@@ -167,13 +165,13 @@ func (a *Authority) join(c *channel) bool {
 func (a *Authority) publish(c *channel) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.channels[c.arm.Ref] = c
 	a.documents[c.place.Document] = c
 }
 
 func (a *Authority) leave(c *channel) {
 	a.mu.Lock()
-	if a.channels[c.arm.Ref] == c {
+	left := slices.DeleteFunc(a.channels[c.arm.Ref], func(other *channel) bool { return other == c })
+	if a.channels[c.arm.Ref] = left; len(left) == 0 {
 		delete(a.channels, c.arm.Ref)
 	}
 	if a.documents[c.place.Document] == c {
@@ -193,12 +191,13 @@ func (a *Authority) channel(d ref.Document) *channel {
 	return a.documents[d]
 }
 
-// armEnded closes the socket of an arm that has just ended.
+// armEnded closes the sockets of an arm that has just ended: the one that opened it,
+// and any that came with it and can open nothing any more.
 func (a *Authority) armEnded(arm ref.Attended, why refusal.Code) {
 	a.mu.Lock()
-	c := a.channels[arm]
+	channels := slices.Clone(a.channels[arm])
 	a.mu.Unlock()
-	if c != nil {
+	for _, c := range channels {
 		c.end(controlv1.CloseTrust, controlv1.Trust(why))
 	}
 }
@@ -238,7 +237,7 @@ func (a *Authority) watch() {
 			return
 		}
 		a.mu.Lock()
-		channels := slices.Collect(maps.Values(a.channels))
+		channels := slices.Concat(slices.Collect(maps.Values(a.channels))...)
 		flights := slices.Collect(maps.Values(a.flights))
 		a.mu.Unlock()
 		for _, c := range channels {
@@ -287,7 +286,7 @@ func (a *Authority) Close(ctx context.Context) error {
 	a.mu.Lock()
 	first := !a.closed
 	a.closed = true
-	channels := slices.Collect(maps.Values(a.channels))
+	channels := slices.Concat(slices.Collect(maps.Values(a.channels))...)
 	a.mu.Unlock()
 	for _, c := range channels {
 		c.end(controlv1.CloseGoingAway, refusal.ChannelUnavailable)
