@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/attended/ledger"
@@ -36,16 +37,15 @@ func (a *Authority) Finalize(ctx context.Context, t Trust, arm ref.Attended, p c
 // Revoke ends an arm by its exact binding; of a grant p is zero. It asks nobody, so
 // it works while the provider is away and after the arm's time.
 func (a *Authority) Revoke(ctx context.Context, who controlv1.Person, arm ref.Attended, p controlv1.Place, why refusal.Code) error {
-	evidence, err := a.evidence(who)
-	if err != nil {
-		return err
+	evidence, err := who.Private(a.Key) // also of an arm from before the policy changed
+	if err != nil || who.Tenant != a.Tenant {
+		return errors.Join(refusal.ArmMismatch, err)
 	}
-	if p == (controlv1.Place{}) {
-		return a.Book.Revoke(ctx, arm, evidence, controlv1.Page{}, why)
-	}
-	_, page, err := a.private(who, p)
-	if err != nil {
-		return err
+	var page controlv1.Page
+	if p != (controlv1.Place{}) {
+		if page, err = p.Private(a.Key); err != nil {
+			return err
+		}
 	}
 	return a.Book.Revoke(ctx, arm, evidence, page, why)
 }

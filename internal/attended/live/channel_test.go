@@ -10,6 +10,7 @@ import (
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/attended/ledger"
 	"chaperone/internal/attended/live"
+	"chaperone/internal/policy"
 	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
 	"chaperone/internal/store"
@@ -120,6 +121,27 @@ func TestOneUse(t *testing.T) {
 		third.dial()
 		third.say(third.open())
 		third.closed(controlv1.CloseTrust, refusal.Revoked)
+	})
+}
+
+// TestRevokedUnderAnotherPolicy: an arm from before the policy changed opens nothing
+// any more, and can still be taken back.
+func TestRevokedUnderAnotherPolicy(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		w := open(t, url, nil)
+		p := w.person(catalog).armed()
+		other := must[*policy.Set](t)(policy.Parse("test.cedar", []byte(`@id("reads") permit (principal, action == Action::"observe", resource);`)))
+		v := open(t, url, func(c *live.Config) { c.Policy = other })
+		q := &page{w: v, who: p.who, place: p.place, arm: p.arm, nonce: p.nonce}
+		q.dial()
+		q.say(q.open())
+		q.closed(controlv1.CloseTrust, refusal.ArmMismatch)
+		if err := v.a.Revoke(ctx, p.who, p.arm.Ref, p.place, refusal.Revoked); err != nil {
+			t.Error(err)
+		}
+		if a := must[ledger.Arm](t)(v.book.Find(ctx, p.arm.Ref)); a.State != ledger.ArmRevoked {
+			t.Errorf("the arm is %s", a.State)
+		}
 	})
 }
 
