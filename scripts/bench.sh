@@ -23,6 +23,9 @@ go test -run '^$' -bench 'ItemRead' -benchtime 2000x ./internal/surface/mcp | te
 go test -run '^$' -bench 'OwnerRead' -benchtime 2000x ./internal/node | tee -a "$out/portal.txt"
 go test -run '^$' -bench 'FirstPaint' -benchtime 20x ./internal/node | tee -a "$out/portal.txt"
 
+echo "== attended control: governed calls beside a bare commit, a bare socket and the same transactions, on both engines"
+go test -run '^$' -bench 'Attended' -benchtime 1x -timeout 20m ./internal/node | grep -v INFO | tee "$out/attended.txt"
+
 echo "== the rivals"
 if [[ ! -d $cache/node/node_modules/agent-browser ]]; then
   mkdir -p "$cache/node"
