@@ -85,3 +85,10 @@ export function marksIn(value: unknown): number {
   if (typeof value !== "object" || value === null) return 0;
   return Object.entries(value).reduce((n, [k, v]) => n + countHidden(k, "exact") + marksIn(v), 0);
 }
+
+/** Tells how many texts aren't what another program would make of the same letters. */
+export function composedIn(value: unknown): number {
+  if (typeof value === "string") return value === value.normalize("NFC") ? 0 : 1;
+  if (typeof value !== "object" || value === null) return 0;
+  return Object.entries(value).reduce((n, [k, v]) => n + composedIn(k) + composedIn(v), 0);
+}

@@ -11,7 +11,7 @@ import { icon } from "../ui/icons.js";
 import { inTurn } from "../ui/turn.js";
 import type { Arguments } from "./arguments.js";
 import type { Descriptor } from "./dispatch.js";
-import { Form, marksIn, type Sheet } from "./form.js";
+import { composedIn, Form, marksIn, type Sheet } from "./form.js";
 import { argumentList, changes, facts } from "./shown.js";
 
 /** What the server prepared. deadline is on performance.now's clock. */
@@ -105,9 +105,11 @@ function sheet(tool: Descriptor, mine: Arguments, prepared: Prepared): Sheet {
 /** All arguments, under their heading. */
 export function exactly(mine: Arguments): Child {
   const marks = marksIn(mine.values);
+  const composed = composedIn(mine.values);
   return [
     h("h3", null, text("review.arguments")),
     marks > 0 && h("p", { class: "notice warn" }, icon("warning", 16), count("review.marks", marks)),
+    composed > 0 && h("p", { class: "notice warn" }, icon("warning", 16), count("review.composed", composed)),
     argumentList(mine.values),
   ];
 }

@@ -3,7 +3,7 @@
 // answer: every one changes an account unless the operator's file says that it reads.
 //
 // A tool that can't be told exactly (its schema holds a float, its name isn't an id or
-// is another's but for its case, it is too large) is left out, and the panel says which.
+// is another's but for its case, it is too large, its schema hides text) is left out, and the panel says which.
 
 import { failed, bound, canonical, type Outcome } from "./bound.js";
 import type { Tool } from "./channel.js";
@@ -64,7 +64,7 @@ export async function foreignTools(from: Context, reads: readonly unknown[]): Pr
   for (const listed of all) {
     const input = schemaOf(listed);
     whole += size(input ?? "") + 600;
-    if (input === undefined || size(input) > maxSchema || !isID(listed.name) || alike(listed.name) || tools.length >= maxTools || whole > maxCatalog) {
+    if (input === undefined || size(input) > maxSchema || !isID(listed.name) || hides(input) || alike(listed.name) || tools.length >= maxTools || whole > maxCatalog) {
       dropped.push(listed.name);
       continue;
     }
@@ -76,6 +76,21 @@ export async function foreignTools(from: Context, reads: readonly unknown[]): Pr
     });
   }
   return { tools, dropped };
+}
+
+// The server's rule (controlv1, section 2), at its widest: a catalog with such a schema
+// is refused whole, so a tool that it might be refused for isn't offered.
+const deceives = /[\u061c\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]/u;
+const tags = /[\u{e0000}-\u{e007f}]/u;
+
+function hides(schema: string): boolean {
+  const names = (v: unknown, shown: boolean): boolean => {
+    if (typeof v === "string") return tags.test(v) || (shown && deceives.test(v));
+    if (typeof v !== "object" || v === null) return false;
+    if (Array.isArray(v)) return v.some((x) => names(x, shown));
+    return Object.entries(v).some(([k, x]) => names(k, true) || names(x, shown || k === "title" || k === "enum" || k === "const"));
+  };
+  return names(JSON.parse(schema), false);
 }
 
 function schemaOf(of: Listed): string | undefined {

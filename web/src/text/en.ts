@@ -543,6 +543,8 @@ export const en = {
   "review.level": "It is recorded as confirmed in this browser session.",
   "review.marks.one": "One hidden character stands in a marked box.",
   "review.marks.other": "{n} hidden characters stand in marked boxes.",
+  "review.composed.one": "One text has letters put together from parts. It can look like another text and isn’t the same.",
+  "review.composed.other": "{n} texts have letters put together from parts. They can look like other texts and aren’t the same.",
   "review.title.delete": "A tool asks to delete",
   "review.title.write": "A tool asks to write",
   "review.value": "Value of {name}",

@@ -545,6 +545,8 @@ export const es: Catalogue = {
   "review.level": "Queda registrado como confirmado en esta sesión del navegador.",
   "review.marks.one": "Hay un carácter oculto en un recuadro marcado.",
   "review.marks.other": "Hay {n} caracteres ocultos en recuadros marcados.",
+  "review.composed.one": "Un texto tiene letras compuestas de partes. Puede parecerse a otro texto y no es el mismo.",
+  "review.composed.other": "{n} textos tienen letras compuestas de partes. Pueden parecerse a otros textos y no son los mismos.",
   "review.title.delete": "Una herramienta pide borrar",
   "review.title.write": "Una herramienta pide escribir",
   "review.value": "Valor de {name}",
