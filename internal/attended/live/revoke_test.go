@@ -38,6 +38,18 @@ func (s *tap) Write(ctx context.Context, data []byte) error {
 	return nil
 }
 
+// wait waits until so many calls have left.
+func (s *tap) wait(n int) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		left := len(s.sent)
+		s.mu.Unlock()
+		if left >= n {
+			return
+		}
+	}
+}
+
 // eager arms a page that confirms whatever it is asked at once, and answers every
 // second call.
 func (w *world) eager() (*page, *tap) {
@@ -127,7 +139,8 @@ func TestClaimsRaceRevocations(t *testing.T) {
 					receipts[n] = a.do(a.request(tool))
 				})
 			}
-			time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond)
+			s.wait(round % 4) // among the calls, however slow the machine is
+			time.Sleep(time.Duration(random.IntN(5)) * time.Millisecond)
 			if err := e.do(w, p); err != nil {
 				t.Fatalf("%s: %v", e.name, err)
 			}
