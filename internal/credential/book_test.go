@@ -284,7 +284,7 @@ func TestAssertionsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		stranger := device()
-		if _, err := stranger.Create(must[[]byte](t)(b.BeginPasskey(ctx, ann.ID))); err != nil {
+		if _, err := stranger.Create(must[[]byte](t)(b.BeginPasskey(ctx, credential.Who{ID: ann.ID}))); err != nil {
 			t.Fatal(err)
 		}
 		for name, change := range map[string]func(*idptest.Authenticator){
@@ -397,7 +397,7 @@ func TestPasskeys(t *testing.T) {
 		ctx := context.Background()
 		ann, first, _ := b.enrol(t, "Ann")
 		second := device()
-		made, err := b.FinishPasskey(ctx, ann.ID, "Phone", must[[]byte](t)(second.Create(must[[]byte](t)(b.BeginPasskey(ctx, ann.ID)))))
+		made, err := b.FinishPasskey(ctx, credential.Who{ID: ann.ID}, "Phone", must[[]byte](t)(second.Create(must[[]byte](t)(b.BeginPasskey(ctx, credential.Who{ID: ann.ID})))))
 		want(t, "FinishPasskey", err, "")
 		_, _, err = b.login(t, second)
 		want(t, "the second passkey", err, "")
@@ -410,7 +410,7 @@ func TestPasskeys(t *testing.T) {
 		_, _, err = b.login(t, first)
 		want(t, "a removed passkey", err, refusal.BadCredential)
 		want(t, "the last", b.RemovePasskey(ctx, ann.ID, made.ID), refusal.Conflict)
-		_, err = b.BeginPasskey(ctx, "person-0000000000000000")
+		_, err = b.BeginPasskey(ctx, credential.Who{ID: "person-0000000000000000"})
 		want(t, "nobody's", err, refusal.Unknown)
 	})
 }
@@ -428,7 +428,7 @@ func TestDisabledBetweenSteps(t *testing.T) {
 		want(t, "a passkey", err, refusal.Disabled)
 		id, browser := b.request(t)
 		want(t, "a code", b.Recover(ctx, id, browser, codes[0]), refusal.Disabled)
-		_, err = b.BeginPasskey(ctx, ann.ID)
+		_, err = b.BeginPasskey(ctx, credential.Who{ID: ann.ID})
 		want(t, "one more passkey", err, refusal.Disabled)
 		want(t, "twice", b.Disable(ctx, ann.ID, ann.ID), refusal.Conflict)
 		on()

@@ -24,6 +24,11 @@ var rules = []struct{ says, query string }{
 	{"a used code has its time, another none", `select code_hash from recovery_code where (state='used') <> (used_ms>0)`},
 	{"a used link has its person", `select secret_hash from enrolment where state='used' and person=''`},
 	{"a link is for somebody new, or for somebody there", `select e.secret_hash from enrolment e left join person p on p.id=e.person where e.person<>'' and p.id is null`},
+	{"somebody of another provider has no role", `select id from person where ` + foreigners + ` and roles<>''`},
+	{"somebody of another provider signs in nowhere here", `select person from recovery_code where person like 'user-%'
+		union select person from enrolment where person like 'user-%'
+		union select person from idp_request where person like 'user-%'
+		union select person from idp_token where person like 'user-%'`},
 	{"a link is good for fifteen minutes", `select secret_hash from enrolment where until_ms<>created_ms+900000`},
 	{"secrets stand as SHA-256 alone", `select code_hash from recovery_code where length(code_hash)<>64
 		union select secret_hash from enrolment where length(secret_hash)<>64

@@ -1,12 +1,15 @@
 // Package credential is the durable authority of the built-in provider: its
 // people, what they prove themselves with, and what the provider has promised
-// to whom (spec/product.md, spec/attended-control.md section 4).
+// to whom (spec/product.md, spec/attended-control.md section 4). Where another
+// provider signs people in it keeps the passkeys with which they confirm (section
+// 6), and nothing else of them.
 //
 // It contains
 //
 //	credential.go  the book and what every verb shares
 //	state.go       the states of people, links, codes, requests; their tables of moves
 //	person.go      who there is; disabling
+//	foreign.go     people of another provider, who have passkeys alone
 //	enrol.go       one-use links: a name, a first passkey, ten recovery codes
 //	passkey.go     more passkeys, and fewer
 //	challenge.go   WebAuthn challenges, each spent in the transaction that verifies

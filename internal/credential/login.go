@@ -66,6 +66,9 @@ func (b *Book) FinishLogin(ctx context.Context, request, browser string, respons
 		switch {
 		case who.ID == "":
 			return denied(), nil
+		case Foreign(who.ID):
+			// Theirs confirm, and sign nobody in, whichever provider there is by now.
+			return denied(), b.audit(tx, "refused", who.ID, who.ID, refusal.BadCredential, audit.Word("method", "passkey"), audit.ID("passkey", h.Passkey.ID))
 		case h.Authenticator.CloneWarning:
 			// Two copies of one private key are about; it isn't ours to tell which is whose.
 			return denied(), b.audit(tx, "refused", who.ID, who.ID, refusal.BadCredential, audit.Word("method", "passkey"), audit.ID("passkey", h.Passkey.ID))
@@ -151,6 +154,9 @@ func (b *Book) Recover(ctx context.Context, request, browser, code string) error
 		who, err := b.person(tx, `id=$1`, person)
 		if err != nil {
 			return nil, err
+		}
+		if Foreign(who.ID) {
+			return denied(), b.audit(tx, "refused", who.ID, who.ID, refusal.BadCredential, audit.Word("method", "recovery"))
 		}
 		if who.State != Active {
 			return disabled(), b.audit(tx, "refused", who.ID, who.ID, refusal.Disabled, audit.Word("method", "recovery"))

@@ -88,11 +88,12 @@ func (b *Book) insertPasskey(tx *tx, person, name string, c webauthn.Credential)
 	return p, err
 }
 
-// Passkeys answers a person's, the oldest first.
+// Passkeys answers a person's, the oldest first; none for somebody of another
+// provider who has never added one.
 func (b *Book) Passkeys(ctx context.Context, person string) ([]Passkey, error) {
 	var out []Passkey
 	err := b.db.View(ctx, func(tx *tx) error {
-		if _, err := b.person(tx, `id=$1`, person); err != nil {
+		if _, err := b.person(tx, `id=$1`, person); err != nil && !Foreign(person) {
 			return err
 		}
 		all, err := b.passkeys(tx, `person=$1`, person)
@@ -105,22 +106,23 @@ func (b *Book) Passkeys(ctx context.Context, person string) ([]Passkey, error) {
 }
 
 // BeginPasskey answers the options of navigator.credentials.create for one more
-// passkey of somebody who is signed in and has just stepped up.
-func (b *Book) BeginPasskey(ctx context.Context, person string) ([]byte, error) {
+// passkey of somebody who is signed in and has just stepped up. Nobody is written
+// before it is answered.
+func (b *Book) BeginPasskey(ctx context.Context, who Who) ([]byte, error) {
 	var u user
 	err := b.db.View(ctx, func(tx *tx) (err error) {
-		u, err = b.user(tx, person)
+		u, err = b.owner(tx, who)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return b.beginCreate(ctx, u, forAdd, person)
+	return b.beginCreate(ctx, u, forAdd, who.ID)
 }
 
-// user reads an active person with their passkeys.
+// user reads a person who isn't disabled, with their passkeys.
 func (b *Book) user(tx *tx, person string) (u user, err error) {
-	if u.Person, err = b.active(tx, person); err != nil {
+	if u.Person, err = b.enabled(tx, person); err != nil {
 		return u, err
 	}
 	all, err := b.passkeys(tx, `person=$1`, person)
@@ -130,8 +132,10 @@ func (b *Book) user(tx *tx, person string) (u user, err error) {
 	return u, err
 }
 
-// FinishPasskey takes the authenticator's answer to BeginPasskey.
-func (b *Book) FinishPasskey(ctx context.Context, person, name string, response []byte) (p Passkey, err error) {
+// FinishPasskey takes the authenticator's answer to BeginPasskey. With their first
+// passkey somebody of another provider exists here; a crash before the commit
+// leaves neither, and the challenge is good still.
+func (b *Book) FinishPasskey(ctx context.Context, who Who, name string, response []byte) (p Passkey, err error) {
 	if name, err = Name(name); err != nil {
 		return Passkey{}, err
 	}
@@ -140,11 +144,11 @@ func (b *Book) FinishPasskey(ctx context.Context, person, name string, response 
 		return Passkey{}, err
 	}
 	err = b.judged(ctx, func(tx *tx) (refused, err error) {
-		session, ok, err := b.spend(tx, parsed.Response.CollectedClientData.Challenge, forAdd, person)
+		session, ok, err := b.spend(tx, parsed.Response.CollectedClientData.Challenge, forAdd, who.ID)
 		if err != nil || !ok {
 			return denied(), err
 		}
-		u, err := b.user(tx, person)
+		u, err := b.owner(tx, who)
 		if err != nil {
 			return nil, err
 		}
@@ -158,16 +162,24 @@ func (b *Book) FinishPasskey(ctx context.Context, person, name string, response 
 		if known, err := b.holds(tx, made.ID); err != nil || known {
 			return denied(), err
 		}
-		if p, err = b.insertPasskey(tx, person, name, *made); err != nil {
+		kind := "passkey_added"
+		if u.State == "" {
+			kind = "enrolled"
+			if err := b.admit(tx, u.Person); err != nil {
+				return nil, err
+			}
+		}
+		if p, err = b.insertPasskey(tx, who.ID, name, *made); err != nil {
 			return nil, err
 		}
-		return nil, b.audit(tx, "passkey_added", person, person, "", audit.ID("passkey", p.ID))
+		return nil, b.audit(tx, kind, who.ID, who.ID, "", audit.ID("passkey", p.ID))
 	})
 	return p, err
 }
 
 // RemovePasskey removes one. The last stays: without it nobody could step up
-// again. [refusal.Unknown] where it isn't that person's.
+// again, and a row that went with its last passkey would come back undisabled with
+// the next. [refusal.Unknown] where it isn't that person's.
 func (b *Book) RemovePasskey(ctx context.Context, person, id string) error {
 	return b.db.Update(ctx, func(tx *tx) error {
 		all, err := b.passkeys(tx, `person=$1`, person)

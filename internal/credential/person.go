@@ -20,7 +20,7 @@ import (
 // RoleAdmin is the role of the first person of a tenant.
 const RoleAdmin = "admin"
 
-// Person is somebody of the built-in provider.
+// Person is somebody of the built-in provider, or of another one (see [Foreign]).
 type Person struct {
 	ID      string // "person-" and 16 hex; the actor of all that they do
 	Name    string
@@ -41,7 +41,7 @@ func Name(name string) (string, error) {
 	return name, nil
 }
 
-// HasPeople tells whether anybody has ever enrolled.
+// HasPeople tells whether anybody of the built-in provider has ever enrolled.
 func (b *Book) HasPeople(ctx context.Context) (has bool, err error) {
 	err = b.db.View(ctx, func(tx *tx) error {
 		has, err = b.any(tx)
@@ -52,15 +52,15 @@ func (b *Book) HasPeople(ctx context.Context) (has bool, err error) {
 
 func (b *Book) any(tx *tx) (bool, error) {
 	var n int64
-	err := tx.QueryRow(`select count(*) from person where tenant=$1`, b.tenant).Scan(&n)
+	err := tx.QueryRow(`select count(*) from person where tenant=$1 and not `+foreigners, b.tenant).Scan(&n)
 	return n > 0, err
 }
 
-// People answers everybody, the first enrolled first.
+// People answers everybody of the built-in provider, the first enrolled first.
 func (b *Book) People(ctx context.Context) ([]Person, error) {
 	var all []Person
 	err := b.db.View(ctx, func(tx *tx) error {
-		rows, err := tx.Query(`select id, name, handle, roles, state, created_ms from person where tenant=$1 order by created_ms, id`, b.tenant)
+		rows, err := tx.Query(`select id, name, handle, roles, state, created_ms from person where tenant=$1 and not `+foreigners+` order by created_ms, id`, b.tenant)
 		if err != nil {
 			return err
 		}
@@ -94,11 +94,20 @@ func (b *Book) person(tx *tx, where, value string) (Person, error) {
 	return p, err
 }
 
-// active answers somebody who may sign in; [refusal.Disabled] who may not.
+// active answers somebody who may sign in; [refusal.Disabled] who may not, and
+// [refusal.Unknown] who does that elsewhere.
 func (b *Book) active(tx *tx, id string) (Person, error) {
+	if Foreign(id) {
+		return Person{}, fmt.Errorf("no such person: %w", refusal.Unknown)
+	}
+	return b.enabled(tx, id)
+}
+
+// enabled answers somebody of any provider who isn't disabled.
+func (b *Book) enabled(tx *tx, id string) (Person, error) {
 	p, err := b.person(tx, `id=$1`, id)
 	if err == nil && p.State != Active {
-		err = fmt.Errorf("this person may not sign in: %w", refusal.Disabled)
+		err = disabled()
 	}
 	return p, err
 }
@@ -122,9 +131,13 @@ func (b *Book) insertPerson(tx *tx, name, handle string) (Person, error) {
 	if !others {
 		p.Roles = []string{RoleAdmin}
 	}
-	_, err = tx.Exec(`insert into person (id, tenant, name, handle, roles, state, created_ms) values ($1,$2,$3,$4,$5,$6,$7)`,
+	return p, b.writePerson(tx, p)
+}
+
+func (b *Book) writePerson(tx *tx, p Person) error {
+	_, err := tx.Exec(`insert into person (id, tenant, name, handle, roles, state, created_ms) values ($1,$2,$3,$4,$5,$6,$7)`,
 		p.ID, b.tenant, p.Name, p.handle, strings.Join(p.Roles, " "), string(Active), p.Created.UnixMilli())
-	return p, err
+	return err
 }
 
 // Disable bars a person: their tokens are revoked in the same transaction, and

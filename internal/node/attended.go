@@ -103,11 +103,8 @@ func (n *Node) authority(ctx context.Context, key []byte) (*live.Authority, erro
 	}
 	n.beat(ctx)
 	n.look(context.WithoutCancel(ctx))
-	c := live.Config{Book: n.attended, Policy: set, Key: refs, Tenant: Tenant, Name: name, Origin: n.config.PublicOrigin, Reads: n.config.reads()}
-	if n.credentials != nil {
-		c.Passkeys = n.credentials // of people that another provider signs in there are none here
-	}
-	return live.New(c)
+	return live.New(live.Config{Book: n.attended, Policy: set, Passkeys: n.credentials, Key: refs, Tenant: Tenant, Name: name, Origin: n.config.PublicOrigin,
+		Reads: n.config.reads()})
 }
 
 // policies answers what decides: the operator's file, or the default.

@@ -70,7 +70,7 @@ type Node struct {
 	db          *store.DB
 	log         *audit.Log
 	sessions    *session.Book
-	credentials *credential.Book // nil with another provider
+	credentials *credential.Book // with another provider, of passkeys to confirm with alone
 	tokens      *oauth.Book
 	ledger      *ledger.Book
 	runs        *run.Book
@@ -154,6 +154,9 @@ func (n *Node) openSignIn(ctx context.Context) (err error) {
 	if n.sessions, err = session.NewBook(n.db, n.log, Tenant, session.Options{}); err != nil {
 		return err
 	}
+	if n.credentials, err = OpenPeople(n.home, n.config, n.db, n.log); err != nil {
+		return err
+	}
 	party := oidc.Config{Origin: n.config.PublicOrigin, Embedding: n.config.Origins}
 	if n.config.Issuer.URL == "" {
 		err = n.builtIn(&party)
@@ -170,9 +173,6 @@ func (n *Node) openSignIn(ctx context.Context) (err error) {
 // builtIn makes the built-in provider, which the party reaches without a network.
 func (n *Node) builtIn(party *oidc.Config) error {
 	var err error
-	if n.credentials, err = OpenPeople(n.home, n.config, n.db, n.log); err != nil {
-		return err
-	}
 	if n.provider, err = idp.New(idp.Config{Origin: n.config.PublicOrigin, Embedding: n.config.Origins, Credentials: n.credentials}); err != nil {
 		return err
 	}
@@ -183,8 +183,8 @@ func (n *Node) builtIn(party *oidc.Config) error {
 	return nil
 }
 
-// OpenPeople answers the people of the built-in provider, over a database that is
-// open. Their key is the home's, drawn at first use.
+// OpenPeople answers the people of the built-in provider and the passkeys of
+// another one's, over a database that is open. Their key is the home's, drawn at first use.
 func OpenPeople(home string, config Config, db *store.DB, log *audit.Log) (*credential.Book, error) {
 	key, err := secret(filepath.Join(home, "credential.key"))
 	if err != nil {

@@ -187,7 +187,7 @@ func (n *Node) background(ctx context.Context, tasks *sync.WaitGroup) {
 // a database that is gone is told by everything else.
 func (n *Node) repair(ctx context.Context) {
 	for name, f := range map[string]func(context.Context) error{
-		"accounts": n.desk.Repair, "sessions": n.sessions.Sweep, "grants": n.sweepTokens, "runs": n.recoverRuns, "content": n.sweepContent, "people": n.sweepPeople,
+		"accounts": n.desk.Repair, "sessions": n.sessions.Sweep, "grants": n.sweepTokens, "runs": n.recoverRuns, "content": n.sweepContent, "people": n.credentials.Sweep,
 		"decisions": n.sweepDecisions,
 	} {
 		if err := f(ctx); err != nil && ctx.Err() == nil {
@@ -209,13 +209,6 @@ func (n *Node) sweepTokens(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func (n *Node) sweepPeople(ctx context.Context) error {
-	if n.credentials == nil {
-		return nil
-	}
-	return n.credentials.Sweep(ctx)
 }
 
 func (n *Node) recoverRuns(ctx context.Context) error {

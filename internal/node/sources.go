@@ -104,7 +104,7 @@ func (n *Node) mailbox(ctx context.Context, local string) (source.Place, bool) {
 }
 
 func (n *Node) recipient(ctx context.Context, local string) (actor string, ok bool) {
-	if n.credentials == nil {
+	if n.provider == nil {
 		// Another provider's people are known by their ids, once they were here.
 		all, err := n.ledger.Collections(ctx, local)
 		return local, err == nil && len(all) > 0

@@ -40,7 +40,7 @@ func (n *Node) openSurfaces(ctx context.Context) error {
 	})
 	n.later(func(context.Context) error { return served.Close() })
 	routes := rest.Routes(rest.Config{
-		Issuer: n.party.Issuer, Sessions: n.sessions, Provider: n.party, Credentials: n.credentials,
+		Issuer: n.party.Issuer, Sessions: n.sessions, Provider: n.party, Credentials: n.credentials, BuiltIn: n.provider != nil,
 		Desk: n.desk, Ledger: n.ledger, Tokens: n.tokens, Consents: yes, Fleet: n.fleet, Runs: n.runs,
 		Log: n.log, Control: n.acting(), Attended: n.control, BrowserDenied: n.browserDenied(), Ending: n.ending,
 	})

@@ -34,7 +34,7 @@ func (n *Node) Welcome(ctx context.Context) (Welcome, error) {
 	} else {
 		w.Chromium = "chromium --enable-features=WebMCP " + n.config.PublicOrigin
 	}
-	if n.credentials == nil {
+	if n.provider == nil {
 		return w, nil
 	}
 	enrolled, err := n.credentials.HasPeople(ctx)

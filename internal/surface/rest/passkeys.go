@@ -5,17 +5,21 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"chaperone/internal/credential"
 	"chaperone/internal/surface/guard"
 )
 
+// who is whose passkey is added.
+func who(r *http.Request) credential.Who {
+	s := guard.Session(r)
+	return credential.Who{ID: s.Actor, Name: s.Name}
+}
+
+// passkeys answers the person's own, and how many recovery codes are left where
+// there are any.
 func (a *api) passkeys(w http.ResponseWriter, r *http.Request) {
 	person := guard.Session(r).Actor
 	all, err := a.Credentials.Passkeys(r.Context(), person)
-	if err != nil {
-		guard.RefuseError(w, err)
-		return
-	}
-	left, err := a.Credentials.CodesLeft(r.Context(), person)
 	if err != nil {
 		guard.RefuseError(w, err)
 		return
@@ -29,8 +33,16 @@ func (a *api) passkeys(w http.ResponseWriter, r *http.Request) {
 	}
 	out := struct {
 		Passkeys []row `json:"passkeys"`
-		Left     int   `json:"codes_left"`
-	}{[]row{}, left}
+		Left     *int  `json:"codes_left,omitzero"`
+	}{Passkeys: []row{}}
+	if a.BuiltIn {
+		left, err := a.Credentials.CodesLeft(r.Context(), person)
+		if err != nil {
+			guard.RefuseError(w, err)
+			return
+		}
+		out.Left = &left
+	}
 	for _, p := range all {
 		out.Passkeys = append(out.Passkeys, row{p.ID, p.Name, millis(p.Created), millis(p.Used), p.Synced})
 	}
@@ -39,7 +51,7 @@ func (a *api) passkeys(w http.ResponseWriter, r *http.Request) {
 
 // beginPasskey answers the options of navigator.credentials.create.
 func (a *api) beginPasskey(w http.ResponseWriter, r *http.Request) {
-	options, err := a.Credentials.BeginPasskey(r.Context(), guard.Session(r).Actor)
+	options, err := a.Credentials.BeginPasskey(r.Context(), who(r))
 	if err != nil {
 		guard.RefuseError(w, err)
 		return
@@ -57,7 +69,7 @@ func (a *api) finishPasskey(w http.ResponseWriter, r *http.Request) {
 	if !guard.Read(w, r, &in) {
 		return
 	}
-	p, err := a.Credentials.FinishPasskey(r.Context(), guard.Session(r).Actor, in.Name, in.Response)
+	p, err := a.Credentials.FinishPasskey(r.Context(), who(r), in.Name, in.Response)
 	if err != nil {
 		guard.RefuseError(w, err)
 		return

@@ -9,7 +9,7 @@
 //	collections.go  the person's own collections and items
 //	automation.go   descriptors, selection, prepare, confirm, execute
 //	connections.go  app connections, consents and script tokens
-//	passkeys.go     passkeys and recovery codes of the built-in provider
+//	passkeys.go     passkeys, and the built-in provider's recovery codes
 //	agents.go       owned browsers: open, watch, pause, end
 //	confirmations.go  what waits for the person's word, on this origin
 //	audit.go        the person's view of the log
@@ -76,14 +76,14 @@ type Consents interface {
 	Revoke(ctx context.Context, actor, connection string) error
 }
 
-// Config is what the owner API speaks for. All is required but Credentials, which
-// is nil where another provider signs people in, Fleet, which is nil where no
-// browser can be contained, and Attended.
+// Config is what the owner API speaks for. All is required but Fleet, which is nil
+// where no browser can be contained, and Attended.
 type Config struct {
 	Issuer        string
 	Sessions      *session.Book
 	Provider      Provider
 	Credentials   *credential.Book
+	BuiltIn       bool // Credentials sign people in; otherwise they only confirm with theirs
 	Desk          *operation.Desk
 	Ledger        *ledger.Book
 	Tokens        *oauth.Book
@@ -139,18 +139,17 @@ func Routes(c Config) []guard.Route {
 		{Method: "POST", Path: "/api/tokens", Who: guard.Owner, Mutates: true, Fresh: true, Handler: a.createToken},
 		{Method: "DELETE", Path: "/api/tokens/{id}", Who: guard.Owner, Mutates: true, Handler: a.revokeToken},
 
+		{Method: "GET", Path: "/api/passkeys", Who: guard.Owner, Handler: a.passkeys},
+		{Method: "POST", Path: "/api/passkeys/begin", Who: guard.Owner, Mutates: true, Fresh: true, Handler: a.beginPasskey},
+		{Method: "POST", Path: "/api/passkeys/finish", Who: guard.Owner, Mutates: true, Fresh: true, Handler: a.finishPasskey},
+		{Method: "DELETE", Path: "/api/passkeys/{id}", Who: guard.Owner, Mutates: true, Fresh: true, Handler: a.removePasskey},
+
 		{Method: "GET", Path: "/api/audit", Who: guard.Owner, Handler: a.audit},
 		{Method: "GET", Path: "/api/agents", Who: guard.Owner, Handler: a.agents},
 		{Method: "GET", Path: "/api/control", Who: guard.Owner, Handler: a.attendedControl},
 	}
-	if c.Credentials != nil {
-		routes = append(routes,
-			guard.Route{Method: "GET", Path: "/api/passkeys", Who: guard.Owner, Handler: a.passkeys},
-			guard.Route{Method: "POST", Path: "/api/passkeys/begin", Who: guard.Owner, Mutates: true, Fresh: true, Handler: a.beginPasskey},
-			guard.Route{Method: "POST", Path: "/api/passkeys/finish", Who: guard.Owner, Mutates: true, Fresh: true, Handler: a.finishPasskey},
-			guard.Route{Method: "DELETE", Path: "/api/passkeys/{id}", Who: guard.Owner, Mutates: true, Fresh: true, Handler: a.removePasskey},
-			guard.Route{Method: "POST", Path: "/api/recovery-codes", Who: guard.Owner, Mutates: true, Fresh: true, Handler: a.recoveryCodes},
-		)
+	if c.BuiltIn {
+		routes = append(routes, guard.Route{Method: "POST", Path: "/api/recovery-codes", Who: guard.Owner, Mutates: true, Fresh: true, Handler: a.recoveryCodes})
 	}
 	if c.Fleet != nil {
 		routes = append(routes, a.fleetRoutes()...)

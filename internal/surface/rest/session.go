@@ -39,9 +39,9 @@ func (a *api) session(w http.ResponseWriter, r *http.Request) {
 	}{
 		CSRF: session.CSRF(guard.Secret(r)), Session: s.ID, Generation: s.Generation, ACR: s.ACR,
 		IdleEnds: s.IdleEnd.UnixMilli(), Ends: s.End.UnixMilli(), Recovery: s.Recovery,
-		Provider: provider{a.Credentials != nil, a.Issuer},
+		Provider: provider{a.BuiltIn, a.Issuer},
 		Surface:  surface{a.BrowserDenied == "", a.BrowserDenied},
-		Agents:   a.Fleet != nil, HasPasskeys: a.Credentials != nil,
+		Agents:   a.Fleet != nil, HasPasskeys: true,
 	}
 	out.Person.Name = s.Name
 	if s.Fresh(time.Now()) {
