@@ -430,6 +430,8 @@ func (f *flight) overdue(call ledger.Call) ledger.Call {
 // kept for whoever waits, in memory.
 func (f *flight) outcome(call ledger.Call, s said) ledger.Call {
 	switch {
+	case s.here:
+		return call // a word to a prompt that is over: it isn't the page's answer to a cancel
 	case s.effect != "":
 		return f.put(func(ctx context.Context) (ledger.Call, error) { return f.a.Book.Stopped(ctx, call.ID, s.effect) }, call)
 	case s.confirm != nil:
