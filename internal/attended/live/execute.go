@@ -125,11 +125,16 @@ func (a *Authority) write(ctx context.Context, f *flight, x controlv1.ExecuteCal
 	if !infra(err) {
 		return call, fresh, err
 	}
-	again := a.insist(context.WithoutCancel(ctx), func(ctx context.Context) error {
-		_, err := a.Book.Retire(ctx, f.id, f.claim)
-		return err
+	// Nobody waits for it: a database that is held would hold the caller for a minute.
+	// Another delivery that comes before it finds a call that isn't its own, and is told
+	// what becomes of that.
+	a.tasks.Go(func() {
+		a.insist(context.WithoutCancel(ctx), func(ctx context.Context) error {
+			_, err := a.Book.Retire(ctx, f.id, f.claim)
+			return err
+		})
 	})
-	return ledger.Call{}, false, errors.Join(refusal.FenceUnavailable, err, again)
+	return ledger.Call{}, false, errors.Join(refusal.FenceUnavailable, err)
 }
 
 // attend waits with the caller: for an end, for as long as a person needs until they
