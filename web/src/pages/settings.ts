@@ -1,5 +1,6 @@
-// Settings: passkeys and recovery codes of the built-in provider, the sessions
-// that are signed in, language, theme and keyboard shortcuts.
+// Settings: passkeys (with which the built-in provider signs people in, and another
+// one's only confirm what agents ask), recovery codes, the sessions that are signed
+// in, language, theme and keyboard shortcuts.
 
 import { call, leave, session } from "../portal/account.js";
 import { Refusal } from "../portal/request.js";
@@ -19,7 +20,8 @@ import { showOnce } from "./connections.js";
 export function settings(place: Place): void {
   const own = session();
   place.root.append(heading(text("settings.title"), null, own && [text("settings.signed"), " ", foreign(own.person.name)]),
-    own?.provider.built_in === true ? passkeySection(place) : section(text("passkeys.title"), h("p", null, text("passkeys.elsewhere"), " ", h("code", null, own?.provider.issuer ?? ""))),
+    own?.provider.built_in === true ? passkeySection(place, signing, [button(text("recovery.new"), () => newCodes(), { icon: "refresh" })])
+      : passkeySection(place, confirming, null, [" ", text("passkeys.elsewhere"), " ", h("code", null, own?.provider.issuer ?? ""), "."]),
     sessionSection(place), appearance());
 }
 
@@ -31,23 +33,28 @@ interface Passkey {
   synced?: boolean;
 }
 
-function passkeySection(place: Place): HTMLElement {
+/** What is said of passkeys: what they are for depends on who signs people in. */
+type Words = Readonly<Record<"lead" | "next" | "why", Parameters<typeof text>[0]>>;
+const signing: Words = { lead: "passkeys.lead", next: "passkeys.empty.next", why: "passkeys.remove.why" };
+const confirming: Words = { lead: "passkeys.confirm.lead", next: "passkeys.confirm.empty.next", why: "passkeys.confirm.remove.why" };
+
+function passkeySection(place: Place, words: Words, more: Child, where: Child = null): HTMLElement {
   const list = h("div");
-  const show = (): void => void load(list, place.signal, () => call<{ passkeys: Passkey[]; codes_left?: number }>("GET", "/api/passkeys", undefined, { signal: place.signal }), (got) => [passkeyList(got.passkeys, show), got.codes_left !== undefined && h("p", { class: "hint" }, count("recovery.left", got.codes_left))]);
+  const show = (): void => void load(list, place.signal, () => call<{ passkeys: Passkey[]; codes_left?: number }>("GET", "/api/passkeys", undefined, { signal: place.signal }), (got) => [passkeyList(got.passkeys, words, show), got.codes_left !== undefined && h("p", { class: "hint" }, count("recovery.left", got.codes_left))]);
   show();
-  return section(text("passkeys.title"), h("p", { class: "hint" }, text("passkeys.lead")), list,
-    h("div", { class: "actions" }, button(text("passkeys.add"), () => addPasskey(show), { icon: "key" }), button(text("recovery.new"), () => newCodes(), { icon: "refresh" })));
+  return section(text("passkeys.title"), h("p", { class: "hint" }, text(words.lead), where), list,
+    h("div", { class: "actions" }, button(text("passkeys.add"), () => addPasskey(show), { icon: "key" }), more));
 }
 
-function passkeyList(all: readonly Passkey[], changed: () => void): Child {
-  if (all.length === 0) return empty("key", text("passkeys.empty"), text("passkeys.empty.next"));
+function passkeyList(all: readonly Passkey[], words: Words, changed: () => void): Child {
+  if (all.length === 0) return empty("key", text("passkeys.empty"), text(words.next));
   return h("ul", { class: "rows" }, all.map((p) => h("li", { class: "row" },
     h("div", { class: "grow" }, h("p", { class: "row-title" }, foreign(p.name), p.synced === true && [" ", badge(text("passkeys.synced"))]), h("p", { class: "sub" }, text("apps.created", { when: moment(p.created_ms) }), p.used_ms ? [" · ", text("apps.used", { when: ago(p.used_ms) })] : null)),
-    button(text("passkeys.remove"), () => removePasskey(p, changed), { icon: "trash", class: "danger", describe: text("passkeys.remove.describe", { name: plain(p.name) }) }))));
+    all.length > 1 && button(text("passkeys.remove"), () => removePasskey(p, words, changed), { icon: "trash", class: "danger", describe: text("passkeys.remove.describe", { name: plain(p.name) }) }))));
 }
 
-async function removePasskey(p: Passkey, changed: () => void): Promise<void> {
-  if (!(await confirm(text("passkeys.remove.title"), [h("p", null, foreign(p.name)), h("p", null, text("passkeys.remove.why"))], text("passkeys.remove")))) return;
+async function removePasskey(p: Passkey, words: Words, changed: () => void): Promise<void> {
+  if (!(await confirm(text("passkeys.remove.title"), [h("p", null, foreign(p.name)), h("p", null, text(words.why))], text("passkeys.remove")))) return;
   try {
     const done = await withStepUp(() => call("DELETE", `/api/passkeys/${encodeURIComponent(p.id)}`));
     if (done === undefined) return;
