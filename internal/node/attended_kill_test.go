@@ -140,12 +140,18 @@ type killed struct {
 	cut     string // where the conversation ended
 	reached bool   // the server died where it was to
 	asked   []controlv1.ExecuteCall
-	told    []controlv1.Receipt // by the server that died
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex          // guards what follows
+	told   []controlv1.Receipt // by the server that died
 	frames []controlv1.Call
 	none   map[controlv1.ID]bool // calls of which the page said that nothing was done
-	seen   map[controlv1.ID]bool // every call of which the page or the agent heard
+}
+
+// hears keeps a receipt of the server that is about to die.
+func (k *killed) hears(r controlv1.Receipt) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.told = append(k.told, r)
 }
 
 // mortal is a server over a database, and how it is started again.
@@ -180,7 +186,7 @@ func (m *mortal) up(t *testing.T) { m.process, _ = apartAs(t, "mortal", m.home, 
 // kill has a conversation with the server until it dies, and starts it again.
 func (m *mortal) kill(t *testing.T, at crash) *killed {
 	t.Helper()
-	k := &killed{at: at, none: map[controlv1.ID]bool{}, seen: map[controlv1.ID]bool{}}
+	k := &killed{at: at, none: map[controlv1.ID]bool{}}
 	secret, err := m.people.Enrolment(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +227,7 @@ func (m *mortal) kill(t *testing.T, at crash) *killed {
 		}
 		m.process.Process.Kill()
 		<-dead
-		k.at = crash{Phase: "nothing more"}
+		k.at = crash{Phase: "the conversation's end"}
 	}
 	<-done
 	_, err = os.Stat(path + "-here")
@@ -290,7 +296,7 @@ func (k *killed) talk(ctx context.Context, m *mortal) {
 		if !ok {
 			panic(cut("no receipt"))
 		}
-		k.told = append(k.told, r)
+		k.hears(r)
 	}
 	confirmed := func(got <-chan controlv1.Receipt) controlv1.Call {
 		q := expect[controlv1.ConfirmationRequest](hear())
@@ -300,7 +306,7 @@ func (k *killed) talk(ctx context.Context, m *mortal) {
 	reason, _ := controlv1.ParseWord("changed_mind")
 	cancel := func(call controlv1.ID) {
 		if r, err := k.c.Cancel(ctx, call, reason); err == nil {
-			k.told = append(k.told, r)
+			k.hears(r)
 		}
 	}
 
