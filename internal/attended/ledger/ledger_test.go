@@ -25,7 +25,7 @@ var (
 	key, _  = ref.NewKey(make([]byte, 32))
 	terms   = id("policy_1")
 	schema  = []byte(`{"type":"object"}`)
-	catalog = mustCatalog("read_page:read", "save_draft:local-ui-mutation", "pay:account-mutation", "secret_read:read:clerk")
+	catalog = mustCatalog("read_page:read", "save_draft:local-ui-mutation", "pay:account-mutation", "secret_read:read:clerk", "secret_pay:account-mutation:clerk")
 )
 
 // book is a ledger with what a test needs to look behind it.
