@@ -74,6 +74,18 @@ func TestConfirmationShowsEachValue(t *testing.T) {
 	if len(b.done()) != 0 {
 		t.Error("something took effect")
 	}
+	// A text that reads like another value is told as text.
+	for content, told := range map[string]bool{"12": true, "null": true, "false": true, "[1]": true, `{"a":1}`: true, "12 apples": false, "": false, `"quoted"`: false} {
+		q := c.question("call_t"+fmt.Sprintf("%x", content), "item_write", fmt.Sprintf(`{"collection":"files","content":%q,"if_absent":true,"item":"n.txt","request_id":%q}`, content, request))
+		c.send(q)
+		p.Wait("document.querySelector('dialog[open]')?.textContent.includes(" + pagetest.Quote(q.Confirmation.String()) + ")")
+		var shown string
+		if p.Eval("document.querySelector('dialog[open]').textContent", &shown); strings.Contains(shown, "This is text, though") != told {
+			t.Errorf("%q is shown as %.300s", content, shown)
+		}
+		p.Press("Escape")
+		c.cancelled(q.Call.String())
+	}
 }
 
 // smuggler has tools that take anything, one of them with a schema that hides text.

@@ -95,7 +95,16 @@ function diff(lines: readonly Line[]): HTMLElement {
 /** All arguments, each by its name and its whole value. */
 export function argumentList(values: Values): HTMLElement {
   return h("dl", { class: "arguments" }, Object.entries(values).map(([name, value]) =>
-    h("div", null, h("dt", null, marked(name, "exact")), h("dd", null, argument(name, value)))));
+    h("div", null, h("dt", null, marked(name, "exact")), h("dd", null, argument(name, value), typeof value === "string" && passes(value) && h("p", { class: "hint" }, text("review.value.text"))))));
+}
+
+/** Whether a text stands there like a number, a list or another value that isn't one. */
+function passes(value: string): boolean {
+  try {
+    return typeof JSON.parse(value) !== "string";
+  } catch {
+    return false;
+  }
 }
 
 function argument(name: string, value: unknown): HTMLElement {

@@ -552,6 +552,7 @@ export const en = {
   "review.title.write": "A tool asks to write",
   "review.value": "Value of {name}",
   "review.value.empty": "empty",
+  "review.value.text": "This is text, though it reads like a number, a list or another value.",
   "review.version": "Current version",
   "review.version.none": "none: the item is new",
   "review.write": "Confirm and write",

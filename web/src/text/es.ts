@@ -554,6 +554,7 @@ export const es: Catalogue = {
   "review.title.write": "Una herramienta pide escribir",
   "review.value": "Valor de {name}",
   "review.value.empty": "vacío",
+  "review.value.text": "Es texto, aunque se lea como un número, una lista u otro valor.",
   "review.version": "Versión actual",
   "review.version.none": "ninguna: el elemento es nuevo",
   "review.write": "Confirmar y escribir",
