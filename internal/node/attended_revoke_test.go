@@ -113,7 +113,8 @@ func (p *page) drained(answer bool) (calls []controlv1.ID, closed websocket.Clos
 
 // The provider's logout, by its real route, races calls in three browsers of the same
 // person: every socket closes and says why, no call is claimed after its arm's end, and
-// of those that were claimed after the sign-in's end none reaches a page.
+// of those that were claimed after the sign-in's end, where the log can tell, none
+// reaches a page.
 func TestLogoutRacesClaims(t *testing.T) {
 	for _, engine := range []string{store.SQLite, store.Postgres} {
 		t.Run(engine, func(t *testing.T) {
@@ -222,7 +223,9 @@ func (s *server) sequence(t *testing.T, left map[controlv1.ID]int) {
 		if n != 1 || claims[call.String()] != 1 {
 			t.Errorf("%s left %d times with %d claims", call, n, claims[call.String()])
 		}
-		if over[call.String()] {
+		// On PostgreSQL the log orders two transactions that touch nothing in common by
+		// their beginning: the sign-in's end may stand before a claim that it committed after.
+		if over[call.String()] && db.Engine() == store.SQLite {
 			t.Errorf("%s was claimed after the sign-in's end, and left all the same", call)
 		}
 	}
