@@ -393,3 +393,31 @@ func TestNothingLeavesAfterTheEnd(t *testing.T) {
 		want(t, "afterwards", a.do(a.request("read_page")).err, refusal.LeaseRevoked)
 	})
 }
+
+// TestPolicyCantJudge: where a rule can't be evaluated nothing is asked and nothing is
+// sent: a forbid that fails isn't one that isn't there.
+func TestPolicyCantJudge(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		w := open(t, url, func(c *live.Config) {
+			c.Policy = must[*policy.Set](t)(policy.Parse("test.cedar", []byte(`@id("reads") permit (principal, action == Action::"observe", resource);
+				@id("changes") permit (principal, action in Action::"mutate", resource);
+				@id("sum") @arguments("a: Long") forbid (principal, action, resource) when { context.arguments has a && context.arguments.a * 9007199254740991 > 3 };`)))
+		})
+		c := anything(t, "item_write", "account-mutation", "look", "read")
+		p := w.person(c).ready(c)
+		a := p.agent("agent").leased(c)
+		for _, tool := range []string{"item_write", "look"} {
+			for arguments, code := range map[string]refusal.Code{`{"a":1}`: refusal.PolicyDenied, `{"a":4503599627370496}`: refusal.PolicyUnavailable, `{"a":"1"}`: refusal.PolicyUnavailable} {
+				want(t, tool+" "+arguments, a.do(a.asks(c, tool, arguments)).err, code)
+			}
+		}
+		p.quiet()
+		if calls := must[[]ledger.Call](t)(w.book.OfDocument(ctx, p.place.Document)); len(calls) != 0 {
+			t.Errorf("%d fences were made", len(calls))
+		}
+		got := a.call(ctx, a.asks(c, "item_write", `{"a":0}`))
+		_, sent := p.yes()
+		p.answers(sent, `1`)
+		(<-got).is(t, "what it can judge", controlv1.StatusSucceeded, controlv1.Committed, "")
+	})
+}
