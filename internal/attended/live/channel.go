@@ -22,6 +22,7 @@ const (
 	burst    = 32               // frames at once, each way
 	refill   = 16               // frames a second in the long run
 	backlog  = 64               // calls that may wait to send before more are refused
+	underway = 128              // calls that a page may leave unanswered before more are refused
 )
 
 // channel is one page's socket and what it was armed with.
@@ -42,6 +43,7 @@ type channel struct {
 	mu       sync.Mutex // guards what follows
 	ended    *closing
 	waiting  int // calls that wait to send
+	flying   int // calls that aren't over
 	probing  bool
 	consumed bool // this socket opened the arm, so its end is the arm's
 }
@@ -239,6 +241,14 @@ func (c *channel) isReady() bool { return !c.catalog.IsZero() }
 // what it was asked for is refused, until none has come for ten seconds.
 func (c *channel) revalidate(ctx context.Context) error { return c.verdict(c.yes.check(ctx)) }
 
+// look ends an idle channel whose sign-in is over. Without an answer it stays: what
+// needs one asks for itself.
+func (c *channel) look() {
+	if err := c.yes.check(context.Background()); err != nil && !errors.Is(err, errSilent) {
+		c.verdict(err)
+	}
+}
+
 // verdict does what an answer of the sign-in asks for.
 func (c *channel) verdict(err error) error {
 	switch {
@@ -389,15 +399,28 @@ func (c *channel) put(f controlv1.AuthorityFrame) error {
 	return nil
 }
 
-// admit counts a call that is going to send; over the backlog it is rate_limited.
+// admit counts a call that is going to send; over the backlog it is rate_limited. A
+// page that answers nothing keeps its calls' arguments here for minutes, and each is
+// looked at every second: past so many more are busy.
 func (c *channel) admit() (done func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting >= backlog || c.out.Tokens() < -backlog {
+	switch {
+	case c.waiting >= backlog || c.out.Tokens() < -backlog:
 		return nil, refusal.RateLimited
+	case c.waiting+c.flying >= underway:
+		return nil, refusal.Busy
 	}
 	c.waiting++
 	return func() { c.mu.Lock(); c.waiting--; c.mu.Unlock() }, nil
+}
+
+// fly counts a call until it is over.
+func (c *channel) fly() (over func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.flying++
+	return func() { c.mu.Lock(); c.flying--; c.mu.Unlock() }
 }
 
 // end closes the channel once; the first reason counts, and nothing is sent after

@@ -329,6 +329,18 @@ func TestSilence(t *testing.T) {
 		if d := time.Since(start); d < 9*time.Second || d > 12*time.Second {
 			t.Errorf("closed after %s", d)
 		}
+		// An idle page whose sign-in ended where nobody told its arm; one whose provider
+		// merely doesn't answer stays.
+		idle, away := w.person(catalog).ready(catalog), w.person(catalog).ready(catalog)
+		away.refuse(errors.New("the provider is away"))
+		idle.refuse(refusal.SessionExpired)
+		idle.closed(controlv1.CloseTrust, refusal.SignedOut)
+		time.Sleep(20 * time.Second)
+		away.no.Store(nil)
+		other := away.agent("agent").leased(catalog)
+		got = other.call(ctx, other.request("read_page"))
+		away.say(controlv1.Result{Call: next[controlv1.Call](away).Call, Outcome: ok()})
+		(<-got).is(t, "after a long silence without a need", controlv1.StatusSucceeded, controlv1.NoEffect, "")
 		// A page that never says its first word.
 		late := w.person(catalog).armed().dial()
 		late.closed(controlv1.CloseTimeout, refusal.TimedOut)

@@ -226,11 +226,15 @@ func (a *Authority) tell(c *channel, id controlv1.ID, what said) {
 // watchTime is how often a node looks for what other nodes ended.
 const watchTime = time.Second
 
+// askTime is how often an idle channel's sign-in is asked for. Whoever ended it tells
+// its arm's end at once; this is for where that was lost.
+const askTime = 10 * time.Second
+
 // watch hears of ends that other processes wrote, until the node ends.
 func (a *Authority) watch() {
 	tick := time.NewTicker(watchTime)
 	defer tick.Stop()
-	for {
+	for round := time.Duration(1); ; round++ {
 		select {
 		case <-tick.C:
 		case <-a.stop:
@@ -252,6 +256,9 @@ func (a *Authority) watch() {
 				c.end(controlv1.CloseTrust, controlv1.Trust(refusal.Of(err)))
 			}
 			cancel()
+			if round%(askTime/watchTime) == 0 {
+				a.tasks.Go(c.look)
+			}
 		}
 		for _, f := range flights {
 			f.poke()
