@@ -177,9 +177,11 @@ func (f *flight) over(refused error) {
 // begin starts the flight of a call that T1 has just written.
 func (f *flight) begin(call ledger.Call) {
 	f.changed(func() { f.decided, f.stood, f.call = true, call.ID, call })
+	over := f.c.fly()
 	go func() {
 		defer f.a.tasks.Done()
 		f.fly(call)
+		over()
 		f.mu.Lock()
 		keep := !f.result.IsZero() && !f.taken && f.call.State == ledger.CallSucceeded
 		f.mu.Unlock()
