@@ -128,6 +128,10 @@ func (v Value) IsObject() bool { return strings.HasPrefix(v.canonical, "{") }
 // Null is the value null.
 var Null = Value{"null"}
 
+// tag tells a character of the TAG block, or of the variation selectors that spell
+// bytes as well as tags do.
+func tag(r rune) bool { return 0xE0000 <= r && r <= 0xE0FFF }
+
 // Hidden tells whether r changes how text is read without being seen: a bidi
 // control, a zero-width character or one of the TAG block (section 2).
 func Hidden(r rune) bool {
@@ -136,7 +140,7 @@ func Hidden(r rune) bool {
 		return true
 	case 0x200B <= r && r <= 0x200D, r == 0x2060, r == 0xFEFF, r == 0x180E, r == 0x00AD, 0x2061 <= r && r <= 0x2064: // zero width
 		return true
-	case 0xE0000 <= r && r <= 0xE007F: // TAG
+	case tag(r):
 		return true
 	}
 	return false

@@ -17,7 +17,7 @@ func tags() (all []rune) {
 	for r := rune(0xE0000); r <= 0xE007F; r++ {
 		all = append(all, r)
 	}
-	return all
+	return append(all, 0xE0100, 0xE01EF) // and what spells bytes in the same way
 }
 
 func facts() controlv1.Facts {

@@ -124,7 +124,6 @@ func compile(text []byte) (Value, *schema.Schema, error) {
 // character in a member's name, a title or a choice, which are shown as names are, and
 // the TAG block, which only a machine reads, anywhere at all.
 func deceives(schema Value) bool {
-	tag := func(r rune) bool { return 0xE0000 <= r && r <= 0xE007F }
 	d := jsontext.NewDecoder(strings.NewReader(schema.canonical))
 	var at []string // the names on the way here, "" within an array
 	for {

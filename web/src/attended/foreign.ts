@@ -81,7 +81,7 @@ export async function foreignTools(from: Context, reads: readonly unknown[]): Pr
 // The server's rule (controlv1, section 2), at its widest: a catalog with such a schema
 // is refused whole, so a tool that it might be refused for isn't offered.
 const deceives = /[\u061c\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]/u;
-const tags = /[\u{e0000}-\u{e007f}]/u;
+const tags = /[\u{e0000}-\u{e0fff}]/u;
 
 function hides(schema: string): boolean {
   const names = (v: unknown, shown: boolean): boolean => {
