@@ -76,7 +76,12 @@ type world struct {
 
 func open(t testing.TB, url string, change func(*live.Config)) *world {
 	t.Helper()
-	db := storetest.Open(t, url, store.Options{})
+	return openWith(t, url, store.Options{}, change)
+}
+
+func openWith(t testing.TB, url string, opts store.Options, change func(*live.Config)) *world {
+	t.Helper()
+	db := storetest.Open(t, url, opts)
 	log := sure(audit.Open(db, audit.Options{Tenant: "local"}))
 	receipts := sure(policy.NewBook(db, log, "local", policy.Options{Secret: make([]byte, 32)}))
 	book := sure(ledger.NewBook(db, log, "local", ledger.Options{Receipts: receipts}))
