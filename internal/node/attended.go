@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/hkdf"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -81,7 +82,11 @@ func (n *Node) authority(ctx context.Context, key []byte) (*live.Authority, erro
 	if n.receipts, err = policy.NewBook(n.db, n.log, Tenant, policy.Options{Secret: key}); err != nil {
 		return nil, err
 	}
-	if n.attended, err = attended.NewBook(n.db, n.log, Tenant, attended.Options{Receipts: n.receipts, Exports: n.config.Telemetry.on()}); err != nil {
+	mark, err := hkdf.Key(sha256.New, key, nil, "chaperone mark v1", 8)
+	if err != nil {
+		return nil, err
+	}
+	if n.attended, err = attended.NewBook(n.db, n.log, Tenant, attended.Options{Receipts: n.receipts, Exports: n.config.Telemetry.on(), Mark: hex.EncodeToString(mark)}); err != nil {
 		return nil, err
 	}
 	derived, err := hkdf.Key(sha256.New, key, nil, "chaperone references v1", 32)

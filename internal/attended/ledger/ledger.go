@@ -85,6 +85,7 @@ type Options struct {
 	ArmTime  time.Duration // an arm's life, at most and by default 15 minutes
 	Receipts *policy.Book  // where T1 writes the decision over each call, in its own transaction
 	Exports  bool          // somebody exports telemetry; else no call has any, and says so
+	Mark     string        // of the key that names people here, "" where nobody is named; nodes with another one can't live beside it
 }
 
 // Book is where a tenant's attended control stands: one database and its log.
@@ -92,7 +93,7 @@ type Book struct {
 	db     *store.DB
 	log    *audit.Log
 	tenant string
-	node   string // random per process: a name that is used again owns nothing
+	node   string // random per process, with the mark: a name that is used again owns nothing
 	opts   Options
 
 	mu    sync.Mutex // over the two below
@@ -109,7 +110,11 @@ func NewBook(db *store.DB, log *audit.Log, tenant string, opts Options) (*Book, 
 	if opts.ArmTime <= 0 || opts.ArmTime > ArmTime {
 		opts.ArmTime = ArmTime
 	}
-	return &Book{db: db, log: log, tenant: tenant, node: random()[:32], opts: opts}, nil
+	node := random()[:32]
+	if opts.Mark != "" {
+		node += "." + opts.Mark
+	}
+	return &Book{db: db, log: log, tenant: tenant, node: node, opts: opts}, nil
 }
 
 // Node answers this process's name among the nodes.

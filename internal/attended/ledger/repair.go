@@ -11,13 +11,23 @@ import (
 )
 
 // Beat tells that this node lives. A node beats every few seconds; one that didn't
-// for NodeTime is gone, and Repair ends what it held.
+// for NodeTime is gone, and Repair ends what it held. Where a node lives that names
+// people by another key it is bad_document: what a person stops here would stand there.
 func (b *Book) Beat(ctx context.Context) error {
 	return b.db.Update(ctx, func(tx *tx) error {
 		now := time.Now().UnixMilli()
 		rows, err := tx.Exec(`update attended_node set beat_ms=$1 where node=$2`, now, b.node)
 		if err != nil || rows == 1 {
 			return err
+		}
+		if b.opts.Mark != "" {
+			others, err := number(tx, `select count(*) from attended_node where beat_ms>$1 and node like '%.%' and node not like $2`, now-NodeTime.Milliseconds(), "%."+b.opts.Mark)
+			if err == nil && others > 0 {
+				err = refuse(refusal.BadDocument, "another server that uses this database, now or a moment ago, has another control.key")
+			}
+			if err != nil {
+				return err
+			}
 		}
 		if _, err = tx.Exec(`delete from attended_node where beat_ms<$1`, now-time.Hour.Milliseconds()); err != nil {
 			return err
