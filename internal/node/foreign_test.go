@@ -47,7 +47,10 @@ window.WebSocket = class extends Real {
 document.modelContext.registerTool({
   name: 'stock', description: 'What there is.',
   inputSchema: {type: 'object', properties: {of: {type: 'string'}}, required: ['of']},
-  execute: async ({of}) => ({of, left: 3}),
+  execute: async ({of}) => {
+    if (of === 'wait') await new Promise((done) => { window.go = done; });
+    return {of, left: 3};
+  },
 });
 document.modelContext.registerTool({
   name: 'pay', description: 'Pays.',
@@ -268,17 +271,27 @@ func (f *foreign) lease(agent *client.Client) *lent {
 	return &lent{f, agent, all[0], lease}
 }
 
-// ask calls a tool, under a request of its own.
+// ask calls a tool under a request of its own, and follows the call to its end.
 func (l *lent) ask(tool, request, arguments string) <-chan heard {
+	return l.by(l.agent.Do, tool, request, arguments, 0)
+}
+
+// once calls a tool that may take so many seconds, and takes the first answer.
+func (l *lent) once(tool, request, arguments string, seconds int64) <-chan heard {
+	return l.by(l.agent.Call, tool, request, arguments, seconds)
+}
+
+func (l *lent) by(do func(context.Context, controlv1.ExecuteCall) (controlv1.Receipt, error), tool, request, arguments string, seconds int64) <-chan heard {
 	l.Helper()
 	v, err := controlv1.ParseValue([]byte(arguments), controlv1.MaxArguments)
 	if err != nil {
 		l.Fatal(err)
 	}
-	e := controlv1.ExecuteCall{Lease: l.lease.Lease, Request: ident(l, request), Tool: ident(l, tool), Schemas: l.document.Catalog.Tool(ident(l, tool)).Schemas(), Arguments: v}
+	e := controlv1.ExecuteCall{Lease: l.lease.Lease, Request: ident(l, request), Tool: ident(l, tool), Schemas: l.document.Catalog.Tool(ident(l, tool)).Schemas(), Arguments: v,
+		TimeoutSeconds: seconds}
 	out := make(chan heard, 1)
 	go func() {
-		r, err := l.agent.Do(l.Context(), e)
+		r, err := do(l.Context(), e)
 		out <- heard{r, err}
 	}()
 	return out

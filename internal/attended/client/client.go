@@ -94,7 +94,7 @@ func (c *Client) Cancel(ctx context.Context, call controlv1.ID, reason controlv1
 	return ask(ctx, c, controlv1.CancelCall{Call: call, Reason: reason}, controlv1.DecodeReceipt)
 }
 
-// Reconcile answers what became of a call whose outcome is unknown.
+// Reconcile answers at once what is known of a call whose outcome is unknown.
 func (c *Client) Reconcile(ctx context.Context, call controlv1.ID) (controlv1.Receipt, error) {
 	return ask(ctx, c, controlv1.ReconcileCall{Call: call}, controlv1.DecodeReceipt)
 }
@@ -128,12 +128,7 @@ func (c *Client) Do(ctx context.Context, e controlv1.ExecuteCall) (controlv1.Rec
 	r, err := steadily(ctx, func() (controlv1.Receipt, error) { return c.Call(ctx, e) })
 	for err == nil && !Over(r) {
 		var next controlv1.Receipt
-		next, err = steadily(ctx, func() (controlv1.Receipt, error) {
-			if r.Status == controlv1.StatusUnknown {
-				return c.Reconcile(ctx, r.Call)
-			}
-			return c.Wait(ctx, r.Call, MaxWait)
-		})
+		next, err = steadily(ctx, func() (controlv1.Receipt, error) { return c.Wait(ctx, r.Call, MaxWait) })
 		if err == nil {
 			r = next
 		}
