@@ -350,7 +350,8 @@ func TestForeignPage(t *testing.T) {
 	// Found in Approvals, and denied.
 	got = l.ask("pay", "three", `{"amount":13}`)
 	tab.Goto(f.s.origin + "/approvals")
-	tab.Wait("document.querySelector('[data-waiting] a')")
+	// What loads above it would move it under the pointer.
+	tab.Wait("document.querySelector('[data-waiting] a') && document.querySelector('main table') && !document.querySelector('main [aria-busy=true]')")
 	tab.Click("[data-waiting] a")
 	tab.Wait(accepting)
 	tab.ClickText("Deny")
@@ -415,7 +416,8 @@ func TestForeignClick(t *testing.T) {
 
 	got = l.ask("pay", "two", `{"amount":8}`)
 	tab.Goto(f.s.origin + "/approvals")
-	tab.Wait("document.querySelector('[data-waiting] a')")
+	// What loads above it would move it under the pointer.
+	tab.Wait("document.querySelector('[data-waiting] a') && document.querySelector('main table') && !document.querySelector('main [aria-busy=true]')")
 	tab.Click("[data-waiting] a")
 	tab.Wait(accepting)
 	f.page.ClickOn(panel("button.danger"))
