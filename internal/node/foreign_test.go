@@ -350,9 +350,10 @@ func TestForeignPage(t *testing.T) {
 	// Found in Approvals, and denied.
 	got = l.ask("pay", "three", `{"amount":13}`)
 	tab.Goto(f.s.origin + "/approvals")
-	// What loads above it would move it under the pointer.
-	tab.Wait("document.querySelector('[data-waiting] a') && document.querySelector('main table') && !document.querySelector('main [aria-busy=true]')")
-	tab.Click("[data-waiting] a")
+	// By the keyboard: what still loads around it may move it under a pointer.
+	tab.Wait("document.querySelector('[data-waiting] a')")
+	tab.Eval("document.querySelector('[data-waiting] a').focus(); 0", nil)
+	tab.Press("Enter")
 	tab.Wait(accepting)
 	tab.ClickText("Deny")
 	if r := <-got; r.err != nil || r.receipt.Status != controlv1.StatusDenied || r.receipt.Code != refusal.UserDenied || r.receipt.Effect != controlv1.NoEffect {
@@ -416,9 +417,10 @@ func TestForeignClick(t *testing.T) {
 
 	got = l.ask("pay", "two", `{"amount":8}`)
 	tab.Goto(f.s.origin + "/approvals")
-	// What loads above it would move it under the pointer.
-	tab.Wait("document.querySelector('[data-waiting] a') && document.querySelector('main table') && !document.querySelector('main [aria-busy=true]')")
-	tab.Click("[data-waiting] a")
+	// By the keyboard: what still loads around it may move it under a pointer.
+	tab.Wait("document.querySelector('[data-waiting] a')")
+	tab.Eval("document.querySelector('[data-waiting] a').focus(); 0", nil)
+	tab.Press("Enter")
 	tab.Wait(accepting)
 	f.page.ClickOn(panel("button.danger"))
 	if r := <-got; r.err == nil && r.receipt.Effect != controlv1.NoEffect {

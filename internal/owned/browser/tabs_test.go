@@ -143,7 +143,7 @@ func TestCaseClosedTabIsGone(t *testing.T) {
 	if got, want := tabs(t, run), "main [three]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	must(t, run, ownedv1.EvalJS{Expression: `void setTimeout(() => window.close(), 0)`})
+	must(t, run, ownedv1.EvalJS{Expression: `void setTimeout(() => window.close(), 500)`}) // after its own answer
 	eventually(t, func() bool { return tabs(t, run) == "main" })
 	for _, a := range []ownedv1.Action{ownedv1.EvalJS{Expression: "1"}, ownedv1.Screenshot{}, ownedv1.PageSource{}} {
 		if f := fails(t, run, a); f.Reason != refusal.TabGone {

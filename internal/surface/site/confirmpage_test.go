@@ -105,7 +105,8 @@ func TestConfirmPage(t *testing.T) {
 	b.decisions.ask(wanted(t, "call_own", m{"origin": b.origin}))
 	b.decisions.ask(wanted(t, "call_1", nil))
 	p.Wait("document.querySelectorAll('[data-waiting]').length === 1")
-	p.Click("[data-waiting=call_1] a")
+	p.Eval("document.querySelector('[data-waiting=call_1] a').focus(); 0", nil)
+	p.Press("Enter")
 	alive(p)
 	text := p.Text("dialog")
 	at := -1

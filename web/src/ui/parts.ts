@@ -88,10 +88,12 @@ export function explain(error: unknown): { what: string; fix: string } {
 
 /**
  * Loads what a place shows. A skeleton appears after 300 ms, never before: a
- * quick answer doesn't flicker. What comes too late for the page is dropped.
+ * quick answer doesn't flicker; and only where there is nothing yet: what is there
+ * stays until the new comes, so that nothing moves under a pointer meanwhile. What
+ * comes too late for the page is dropped.
  */
 export async function load<T>(place: HTMLElement, signal: AbortSignal, get: () => Promise<T>, show: (value: T) => Child): Promise<void> {
-  const late = setTimeout(() => fill(place, skeleton()), 300);
+  const late = setTimeout(() => place.hasChildNodes() || fill(place, skeleton()), 300);
   place.setAttribute("aria-busy", "true");
   try {
     const value = await get();
