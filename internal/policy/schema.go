@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -62,19 +63,50 @@ func (r *rule) checkSchema() (err error) {
 
 var quoted = regexp.MustCompile("`([^`]*)`")
 
-// schemaError tells the first fault of a rule, at the word that it is about.
-func (r *rule) schemaError(err error) error {
-	for {
-		joined, ok := err.(interface{ Unwrap() []error })
-		if !ok {
-			break
-		}
-		err = joined.Unwrap()[0]
-	}
+// schemaError tells the first fault of a rule, at the word that it is about. The
+// validator finds several at once, in another order in each process: the one that
+// stands first in the file is told, so that the same file always has the same fault.
+func (r *rule) schemaError(err error) (first error) {
 	var own *Error
 	if errors.As(err, &own) {
 		return own
 	}
+	for _, fault := range leaves(err) {
+		e := r.placed(fault)
+		var was *Error
+		if !errors.As(first, &was) || e.before(was) {
+			first = e
+		}
+	}
+	return first
+}
+
+// leaves answers the single errors of a joined one.
+func leaves(err error) (all []error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	for _, e := range joined.Unwrap() {
+		all = append(all, leaves(e)...)
+	}
+	return all
+}
+
+// before orders faults by place, and those of one place by what they say. That no
+// action is left is what other faults come to, and is told where it stands alone.
+func (e *Error) before(other *Error) bool {
+	rest := func(e *Error) int {
+		if strings.HasPrefix(e.Msg, "unable to find an applicable action") {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(rest(e), rest(other)), cmp.Compare(e.Line, other.Line), cmp.Compare(e.Column, other.Column), cmp.Compare(e.Msg, other.Msg)) < 0
+}
+
+// placed tells one fault at the word that it is about.
+func (r *rule) placed(err error) *Error {
 	msg := strings.SplitN(err.Error(), "\n", 2)[0]
 	e := r.source.at("", r.id, msg)
 	for _, m := range quoted.FindAllStringSubmatch(msg, -1) {
