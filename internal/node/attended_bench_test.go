@@ -31,10 +31,12 @@ type seat struct {
 	*page
 	who   live.Caller
 	lease controlv1.LeaseReceipt
+	over  chan struct{} // closed with the page's socket
 }
 
 // play answers every frame at once, as a page with a person who always says yes.
 func (s *seat) play() {
+	defer close(s.over)
 	value, err := controlv1.ParseValue([]byte(`{"ok":true}`), controlv1.MaxResult)
 	if err != nil {
 		s.t.Error(err)
@@ -91,7 +93,7 @@ func (s *server) seats(t testing.TB, n int) []*seat {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q := &seat{page: p, who: live.Caller{Who: who, Generation: 1}}
+		q := &seat{page: p, who: live.Caller{Who: who, Generation: 1}, over: make(chan struct{})}
 		docs, err := a.Dispatch(t.Context(), q.who, controlv1.ListDocuments{})
 		if err != nil {
 			t.Fatal(err)
@@ -166,7 +168,7 @@ func BenchmarkAttended(b *testing.B) {
 					c.Database = storetest.Postgres(b)
 				}
 			})
-			all := s.seats(b, seatCount)
+			all := s.seats(b, 64)
 			a, book, db := s.node.Attended()
 			bare(b, s, db)
 			for _, callers := range []int{1, 16, 64} {
@@ -190,9 +192,7 @@ func BenchmarkAttended(b *testing.B) {
 				together(b, 64, 64, func(_, i int) error {
 					p := all[i]
 					p.do("POST", "/auth/logout", nil, nil)
-					for a.Live(p.lease.Document) {
-						time.Sleep(time.Millisecond)
-					}
+					<-p.over
 					return nil
 				})
 			})
@@ -282,6 +282,3 @@ func transactions(b *testing.B, a *live.Authority, book *attended.Book, all []*s
 		return err
 	})
 }
-
-// seatCount is how many people there are.
-const seatCount = 64

@@ -19,6 +19,7 @@ import (
 	"chaperone/internal/audit"
 	"chaperone/internal/idptest"
 	"chaperone/internal/node"
+	"chaperone/internal/refusal"
 	"chaperone/internal/session"
 	"chaperone/internal/store"
 	"chaperone/internal/storetest"
@@ -224,10 +225,60 @@ func (s *server) sequence(t *testing.T, left map[controlv1.ID]int) {
 			t.Errorf("%s left %d times with %d claims", call, n, claims[call.String()])
 		}
 		// On PostgreSQL the log orders two transactions that touch nothing in common by
-		// their beginning: the sign-in's end may stand before a claim that it committed after.
+		// their beginning: the sign-in's end may stand before a claim that it committed
+		// after. TestClaimAfterTheLogout has the order there.
 		if over[call.String()] && db.Engine() == store.SQLite {
 			t.Errorf("%s was claimed after the sign-in's end, and left all the same", call)
 		}
+	}
+}
+
+// A claim whose commit comes after the sign-in's end and before its arm's leaves
+// nothing: the sign-in is looked at once more before the frame. Both commits are held
+// so that this is the order, which PostgreSQL allows and a log can't show.
+func TestClaimAfterTheLogout(t *testing.T) {
+	var hold atomic.Bool
+	admitting, admit, end := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	node.AroundCommits(func(commit func() error) error {
+		switch {
+		case !hold.Load():
+		case committing("Admit"):
+			close(admitting) // once: the page takes one call
+			<-admit
+		case committing("EndBrowser"):
+			<-end
+		}
+		return commit()
+	})
+	t.Cleanup(func() { node.AroundCommits(nil) })
+	s, f := elsewhere(t, func(c *node.Config) { c.Database = storetest.Postgres(t) })
+	p := s.guest(t).page()
+	p.armOver()
+	p.open()
+	c, _ := p.workflow("agent")
+	l := p.lease(c)
+	hold.Store(true)
+	got := p.ask(c, p.called(l, "look", "late"))
+	<-admitting
+	loggedOut(t, s, f)
+	close(admit)
+	var calls []controlv1.ID
+	var closed websocket.CloseError
+	drained := make(chan struct{})
+	go func() { defer close(drained); calls, closed, _ = p.drained(true) }()
+	h := <-got
+	if h.err != nil || h.receipt.Status != controlv1.StatusFailed || h.receipt.Effect != controlv1.NoEffect || h.receipt.Code != refusal.NotDispatched {
+		t.Errorf("the call: %+v", h)
+	}
+	close(end)
+	<-drained
+	if len(calls) != 0 || closed.Reason != "signed_out" {
+		t.Errorf("%d calls left, and the socket closed with %v", len(calls), closed)
+	}
+	db := storetest.Open(t, s.config.Database, store.Options{})
+	claims := 0
+	if err := audit.Records(t.Context(), db, audit.Filter{Kind: "attended.call_dispatched"}, func(audit.Record) error { claims++; return nil }); err != nil || claims != 1 {
+		t.Errorf("%d claims: %v", claims, err)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
-	"chaperone/internal/store"
 )
 
 // Document is a live document as its registration tells of it. Origin, route and
@@ -98,26 +97,11 @@ func (b *Book) Call(ctx context.Context, id controlv1.ID) (out Call, err error) 
 	return out, err
 }
 
-// Waiting answers the calls of a document that its page is to hear of: those that
-// await confirmation, and those that are to stop.
-func (b *Book) Waiting(ctx context.Context, document ref.Document) (all []Call, err error) {
-	return b.list(ctx, `tenant=$1 and document=$2 and state in ('pending_confirmation','cancelling')`, document.String())
-}
-
-// OfLease answers a lease's calls, over or not.
-func (b *Book) OfLease(ctx context.Context, lease controlv1.ID) ([]Call, error) {
-	return b.list(ctx, `tenant=$1 and lease=$2`, lease.String())
-}
-
 // OfDocument answers a document's calls, over or not.
-func (b *Book) OfDocument(ctx context.Context, document ref.Document) ([]Call, error) {
-	return b.list(ctx, `tenant=$1 and document=$2`, document.String())
-}
-
-func (b *Book) list(ctx context.Context, where string, arg string) (out []Call, err error) {
+func (b *Book) OfDocument(ctx context.Context, document ref.Document) (out []Call, err error) {
 	err = b.db.View(ctx, func(tx *tx) error {
 		out = nil
-		all, err := readCalls(tx, where, b.tenant, arg)
+		all, err := readCalls(tx, `tenant=$1 and document=$2`, b.tenant, document.String())
 		for _, c := range all {
 			full, err := b.findCall(tx, c.ID.String())
 			if err != nil {
@@ -144,38 +128,6 @@ func (b *Book) Registrations(ctx context.Context, document ref.Document) (all []
 			all = append(all, r.Registration)
 		}
 		return err
-	})
-	return all, err
-}
-
-// Trace is one node of a call's trace.
-type Trace struct {
-	ID, Run          controlv1.ID
-	Kind             string // run_trace, tool_call or outcome_evaluation
-	Outcome          string // pending, or the call's state
-	Effect           controlv1.Effect
-	BegunMS, EndedMS int64
-}
-
-// Traces answers the trace of a caller's call.
-func (b *Book) Traces(ctx context.Context, who Caller, id controlv1.ID) (all []Trace, err error) {
-	err = b.db.View(ctx, func(tx *tx) error {
-		all = nil
-		if _, err := b.ownCall(tx, id, who); err != nil {
-			return err
-		}
-		return tx.Each(`select trace, run_trace, kind, outcome, effect, begun_ms, ended_ms from attended_trace where call=$1 and tenant=$2 order by kind desc`,
-			[]any{id.String(), b.tenant}, func(r store.Scanner) error {
-				var t Trace
-				var trace, run, effect string
-				if err := r.Scan(&trace, &run, &t.Kind, &t.Outcome, &effect, &t.BegunMS, &t.EndedMS); err != nil {
-					return err
-				}
-				p := parser{}
-				t.ID, t.Run, t.Effect = parsed(&p, trace, controlv1.ParseID), parsed(&p, run, controlv1.ParseID), parsed(&p, effect, controlv1.ParseEffect)
-				all = append(all, t)
-				return p.err
-			})
 	})
 	return all, err
 }

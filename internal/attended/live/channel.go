@@ -299,9 +299,7 @@ func (c *channel) probe() {
 			err := c.yes.check(ctx)
 			cancel()
 			if !errors.Is(err, errSilent) {
-				if err != nil {
-					c.end(controlv1.CloseTrust, controlv1.Trust(refusal.RevalidationFailed))
-				}
+				c.verdict(err)
 				return
 			}
 		}
@@ -443,15 +441,11 @@ func (c *channel) end(code controlv1.Close, reason refusal.Code) {
 func (c *channel) disconnect(ctx context.Context) {
 	c.mu.Lock()
 	own, why := c.consumed, c.ended.reason
-	timeout := c.ended.code == controlv1.CloseTimeout
+	late := c.ended.code == controlv1.CloseTimeout
 	c.mu.Unlock()
-	if !own {
-		if timeout { // no channel.open in time revokes the arm, unless another socket has it
-			arm, err := c.a.Book.Find(ctx, c.arm.Ref)
-			if err != nil || arm.State != ledger.ArmActive {
-				return
-			}
-		} else {
+	if !own { // no channel.open in time ends the arm too, unless another socket has it
+		arm, err := c.a.Book.Find(ctx, c.arm.Ref)
+		if !late || err != nil || arm.State != ledger.ArmActive {
 			return
 		}
 	}

@@ -181,9 +181,6 @@ func (a *Authority) leave(c *channel) {
 	a.tasks.Done()
 }
 
-// Live tells whether a document's channel is up on this node.
-func (a *Authority) Live(d ref.Document) bool { return a.channel(d) != nil }
-
 // channel answers the live channel of a document, nil for none here.
 func (a *Authority) channel(d ref.Document) *channel {
 	a.mu.Lock()

@@ -138,9 +138,9 @@ func newWorldOver(t testing.TB, url, armsURL string, on bool) *world {
 // page is a signed-in person's page in a browser of its own.
 type page struct {
 	*world
-	jar       map[string]string
-	key, csrf string
-	nonce     string
+	jar   map[string]string
+	key   string
+	nonce string
 }
 
 // person signs somebody in.
