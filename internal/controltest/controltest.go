@@ -83,7 +83,7 @@ type Page struct {
 
 	t       testing.TB
 	tools   map[string]Tool
-	pipe    *pipe
+	pipe    *Pipe
 	running sync.WaitGroup
 
 	mu    sync.Mutex // guards calls
@@ -114,13 +114,13 @@ func (d *Desk) Page(actor string, tools ...Tool) *Page {
 		d.t.Fatal(err)
 	}
 	p.Arm = arm.Ref
-	p.pipe = &pipe{up: make(chan []byte, 64), down: make(chan []byte, 64), gone: make(chan struct{})}
+	p.pipe = NewPipe()
 	p.running.Go(func() { d.Channel(ctx, trust, arm.Ref, place, p.pipe) })
 	d.t.Cleanup(p.Close)
 	p.say(controlv1.Open{Nonce: nonce, Route: place.Route, Generation: place.Generation})
 	p.say(controlv1.Register{Route: place.Route, Generation: place.Generation, Catalog: p.Catalog})
 	if ready, ok := p.hear().(controlv1.Ready); !ok || ready.Catalog != p.Catalog.Digest() {
-		d.t.Fatalf("the channel isn't ready: %s", p.pipe.reason)
+		d.t.Fatalf("the channel isn't ready: %s", p.pipe.Reason)
 	}
 	p.running.Go(p.serve)
 	return p
@@ -198,39 +198,47 @@ func (p *Page) run(ctx context.Context, f controlv1.Call) {
 
 func (p *Page) say(f controlv1.PageFrame) {
 	select {
-	case p.pipe.up <- sure(controlv1.EncodePage(f))(p.t):
-	case <-p.pipe.gone:
+	case p.pipe.Up <- sure(controlv1.EncodePage(f))(p.t):
+	case <-p.pipe.Gone:
 	}
 }
 
 // hear answers the next frame, nil at the socket's end.
 func (p *Page) hear() controlv1.AuthorityFrame {
 	select {
-	case data := <-p.pipe.down:
+	case data := <-p.pipe.Down:
 		f, err := controlv1.DecodeAuthority(data)
 		if err != nil {
 			p.t.Errorf("a frame of the authority's doesn't decode: %v", err)
 		}
 		return f
-	case <-p.pipe.gone:
+	case <-p.pipe.Gone:
 		return nil
 	}
 }
 
-// pipe is a socket within the process: two queues of frames.
-type pipe struct {
-	up, down chan []byte
-	gone     chan struct{}
-	once     sync.Once
-	reason   refusal.Code
+// Pipe is a page's socket within the process: two queues of frames, and how it was
+// closed, which stands once Gone is.
+type Pipe struct {
+	Up, Down chan []byte // from the page, and to it
+	Gone     chan struct{}
+	Code     controlv1.Close
+	Reason   refusal.Code
+
+	once sync.Once
+}
+
+// NewPipe is one that is open.
+func NewPipe() *Pipe {
+	return &Pipe{Up: make(chan []byte, 256), Down: make(chan []byte, 256), Gone: make(chan struct{})}
 }
 
 // Read answers what the page said.
-func (p *pipe) Read(ctx context.Context) ([]byte, error) {
+func (p *Pipe) Read(ctx context.Context) ([]byte, error) {
 	select {
-	case data := <-p.up:
+	case data := <-p.Up:
 		return data, nil
-	case <-p.gone:
+	case <-p.Gone:
 		return nil, io.EOF
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -238,11 +246,11 @@ func (p *pipe) Read(ctx context.Context) ([]byte, error) {
 }
 
 // Write tells the page.
-func (p *pipe) Write(ctx context.Context, data []byte) error {
+func (p *Pipe) Write(ctx context.Context, data []byte) error {
 	select {
-	case p.down <- data:
+	case p.Down <- data:
 		return nil
-	case <-p.gone:
+	case <-p.Gone:
 		return io.ErrClosedPipe
 	case <-ctx.Done():
 		return ctx.Err()
@@ -250,6 +258,6 @@ func (p *pipe) Write(ctx context.Context, data []byte) error {
 }
 
 // Close ends both ways.
-func (p *pipe) Close(_ controlv1.Close, reason refusal.Code) {
-	p.once.Do(func() { p.reason = reason; close(p.gone) })
+func (p *Pipe) Close(code controlv1.Close, reason refusal.Code) {
+	p.once.Do(func() { p.Code, p.Reason = code, reason; close(p.Gone) })
 }

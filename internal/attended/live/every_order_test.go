@@ -70,7 +70,7 @@ func round(t *testing.T, w *world, n uint64) {
 		defer close(page)
 		for {
 			select {
-			case data := <-p.pipe.down:
+			case data := <-p.pipe.Down:
 				f, err := controlv1.DecodeAuthority(data)
 				if err != nil {
 					t.Error(err)
@@ -88,8 +88,8 @@ func round(t *testing.T, w *world, n uint64) {
 					time.Sleep(time.Duration(n%5) * time.Millisecond)
 					p.say(controlv1.Result{Call: c.Call, Outcome: ok()})
 				}
-			case <-p.pipe.gone:
-				if len(p.pipe.down) == 0 {
+			case <-p.pipe.Gone:
+				if len(p.pipe.Down) == 0 {
 					return
 				}
 			}

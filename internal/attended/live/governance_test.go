@@ -14,6 +14,7 @@ import (
 	"chaperone/internal/attended/ledger"
 	"chaperone/internal/attended/live"
 	"chaperone/internal/audit"
+	"chaperone/internal/controltest"
 	"chaperone/internal/idptest"
 	"chaperone/internal/policy"
 	"chaperone/internal/refusal"
@@ -324,13 +325,13 @@ func TestTaint(t *testing.T) {
 
 // clock is a page's socket that keeps when each frame left.
 type clock struct {
-	*pipe
+	*controltest.Pipe
 	mu   sync.Mutex
 	left []time.Time
 }
 
 func (c *clock) Write(ctx context.Context, data []byte) error {
-	err := c.pipe.Write(ctx, data)
+	err := c.Pipe.Write(ctx, data)
 	if err == nil {
 		c.mu.Lock()
 		c.left = append(c.left, time.Now())
@@ -348,9 +349,9 @@ func TestNothingLeavesAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := open(t, path, nil)
 		p := w.person(catalog).armed()
-		p.pipe = &pipe{up: make(chan []byte, 256), down: make(chan []byte, 256), gone: make(chan struct{})}
+		p.pipe = controltest.NewPipe()
 		p.served = make(chan struct{})
-		s := &clock{pipe: p.pipe}
+		s := &clock{Pipe: p.pipe}
 		go func() {
 			defer close(p.served)
 			w.a.Channel(ctx, p.trust(), p.arm.Ref, p.place, s)

@@ -15,7 +15,7 @@ import (
 func TestDenialAfterTheCall(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		p := w.person(catalog).armed().dial()
-		p.pipe.down = make(chan []byte) // a page that reads when it likes; nothing was sent yet
+		p.pipe.Down = make(chan []byte) // a page that reads when it likes; nothing was sent yet
 		p.say(p.open())
 		p.say(controlv1.Register{Route: p.place.Route, Generation: p.place.Generation, Catalog: catalog})
 		next[controlv1.Ready](p)

@@ -83,9 +83,9 @@ func TestCallersLeave(t *testing.T) {
 func (p *page) play(act func(controlv1.AuthorityFrame)) {
 	for {
 		select {
-		case data := <-p.pipe.down:
+		case data := <-p.pipe.Down:
 			act(sure(controlv1.DecodeAuthority(data)))
-		case <-p.pipe.gone:
+		case <-p.pipe.Gone:
 			return
 		}
 	}

@@ -5,9 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"io"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"chaperone/internal/attended/ledger"
 	"chaperone/internal/attended/live"
 	"chaperone/internal/audit"
+	"chaperone/internal/controltest"
 	"chaperone/internal/credential"
 	"chaperone/internal/identity"
 	"chaperone/internal/policy"
@@ -116,45 +115,6 @@ func (w *world) check() {
 	}
 }
 
-// pipe is a page's socket within the process: two queues of frames.
-type pipe struct {
-	up, down chan []byte
-	gone     chan struct{}
-	once     sync.Once
-	code     controlv1.Close
-	reason   refusal.Code
-	fault    atomic.Pointer[refusal.Code] // what the next Read answers
-}
-
-func (p *pipe) Read(ctx context.Context) ([]byte, error) {
-	select {
-	case data := <-p.up:
-		if code := p.fault.Load(); code != nil {
-			return nil, *code
-		}
-		return data, nil
-	case <-p.gone:
-		return nil, io.EOF
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (p *pipe) Write(ctx context.Context, data []byte) error {
-	select {
-	case p.down <- data:
-		return nil
-	case <-p.gone:
-		return io.ErrClosedPipe
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (p *pipe) Close(code controlv1.Close, reason refusal.Code) {
-	p.once.Do(func() { p.code, p.reason = code, reason; close(p.gone) })
-}
-
 // page is a person's page as a test plays it.
 type page struct {
 	w      *world
@@ -162,7 +122,7 @@ type page struct {
 	place  controlv1.Place
 	arm    ledger.Arm
 	nonce  controlv1.Nonce
-	pipe   *pipe
+	pipe   *controltest.Pipe
 	served chan struct{}
 	no     atomic.Pointer[error] // what revalidation answers; nil is yes
 	slow   chan struct{}         // where set, revalidation waits for it
@@ -217,7 +177,7 @@ func (p *page) armed() *page {
 
 // dial opens the socket and says nothing.
 func (p *page) dial() *page {
-	p.pipe = &pipe{up: make(chan []byte, 256), down: make(chan []byte, 256), gone: make(chan struct{})}
+	p.pipe = controltest.NewPipe()
 	p.served = make(chan struct{})
 	go func() {
 		defer close(p.served)
@@ -246,8 +206,8 @@ func (p *page) say(f controlv1.PageFrame) { p.raw(sure(controlv1.EncodePage(f)))
 
 func (p *page) raw(data []byte) {
 	select {
-	case p.pipe.up <- data:
-	case <-p.pipe.gone:
+	case p.pipe.Up <- data:
+	case <-p.pipe.Gone:
 	}
 }
 
@@ -255,13 +215,13 @@ func (p *page) raw(data []byte) {
 func (p *page) hear() controlv1.AuthorityFrame {
 	p.w.t.Helper()
 	select {
-	case data := <-p.pipe.down:
+	case data := <-p.pipe.Down:
 		f, err := controlv1.DecodeAuthority(data)
 		if err != nil {
 			p.w.t.Fatalf("an own frame doesn't decode: %v", err)
 		}
 		return f
-	case <-p.pipe.gone:
+	case <-p.pipe.Gone:
 		return nil
 	case <-time.After(20 * time.Second):
 		p.w.t.Fatal("nothing came")
@@ -273,7 +233,7 @@ func next[F controlv1.AuthorityFrame](p *page) F {
 	p.w.t.Helper()
 	f, ok := p.hear().(F)
 	if !ok {
-		p.w.t.Fatalf("another frame than %T: %+v (%d %s)", *new(F), f, p.pipe.code, p.pipe.reason)
+		p.w.t.Fatalf("another frame than %T: %+v (%d %s)", *new(F), f, p.pipe.Code, p.pipe.Reason)
 	}
 	return f
 }
@@ -282,7 +242,7 @@ func next[F controlv1.AuthorityFrame](p *page) F {
 func (p *page) quiet() {
 	p.w.t.Helper()
 	select {
-	case data := <-p.pipe.down:
+	case data := <-p.pipe.Down:
 		p.w.t.Errorf("a frame came: %.80s", data)
 	case <-time.After(30 * time.Millisecond):
 	}
@@ -292,13 +252,13 @@ func (p *page) quiet() {
 func (p *page) closed(code controlv1.Close, reason refusal.Code) {
 	p.w.t.Helper()
 	select {
-	case <-p.pipe.gone:
+	case <-p.pipe.Gone:
 	case <-time.After(30 * time.Second):
 		p.w.t.Fatalf("not closed, want %d %s", code, reason)
 	}
 	<-p.served
-	if p.pipe.code != code || p.pipe.reason != reason {
-		p.w.t.Errorf("closed %d %s, want %d %s", p.pipe.code, p.pipe.reason, code, reason)
+	if p.pipe.Code != code || p.pipe.Reason != reason {
+		p.w.t.Errorf("closed %d %s, want %d %s", p.pipe.Code, p.pipe.Reason, code, reason)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/attended/ledger"
 	"chaperone/internal/audit"
+	"chaperone/internal/controltest"
 	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
 	"chaperone/internal/storetest"
@@ -17,7 +18,7 @@ import (
 
 // tap is a page's socket that keeps which calls left over it.
 type tap struct {
-	*pipe
+	*controltest.Pipe
 	mu   sync.Mutex
 	sent map[controlv1.ID]int
 }
@@ -27,7 +28,7 @@ func (s *tap) Write(ctx context.Context, data []byte) error {
 	if err != nil {
 		panic(err)
 	}
-	if err := s.pipe.Write(ctx, data); err != nil {
+	if err := s.Pipe.Write(ctx, data); err != nil {
 		return err
 	}
 	if c, ok := f.(controlv1.Call); ok {
@@ -55,9 +56,9 @@ func (s *tap) wait(n int) {
 func (w *world) eager() (*page, *tap) {
 	w.t.Helper()
 	p := w.person(catalog).armed()
-	p.pipe = &pipe{up: make(chan []byte, 256), down: make(chan []byte, 256), gone: make(chan struct{})}
+	p.pipe = controltest.NewPipe()
 	p.served = make(chan struct{})
-	s := &tap{pipe: p.pipe, sent: map[controlv1.ID]int{}}
+	s := &tap{Pipe: p.pipe, sent: map[controlv1.ID]int{}}
 	go func() {
 		defer close(p.served)
 		w.a.Channel(ctx, p.trust(), p.arm.Ref, p.place, s)
@@ -68,7 +69,7 @@ func (w *world) eager() (*page, *tap) {
 	go func() {
 		for n := 0; ; n++ {
 			select {
-			case data := <-p.pipe.down:
+			case data := <-p.pipe.Down:
 				switch f := sure(controlv1.DecodeAuthority(data)).(type) {
 				case controlv1.ConfirmationRequest:
 					p.say(controlv1.Confirm{Call: f.Call, Confirmation: f.Confirmation})
@@ -77,7 +78,7 @@ func (w *world) eager() (*page, *tap) {
 						p.say(controlv1.Result{Call: f.Call, Outcome: ok()})
 					}
 				}
-			case <-p.pipe.gone:
+			case <-p.pipe.Gone:
 				return
 			}
 		}
