@@ -46,14 +46,7 @@ func TestAttendedByKeycloak(t *testing.T) {
 		if err != nil || page.Status != http.StatusOK {
 			t.Fatalf("%v: %d\n%s", err, page.Status, page.Body)
 		}
-		if key := page.Meta("session-key"); key != "" {
-			o.secret = key
-		}
-		var told struct {
-			CSRF string `json:"csrf"`
-		}
-		o.get("/api/session", &told)
-		o.csrf = told.CSRF
+		o.enter(page)
 	}
 	login("/auth/login?next=/")
 	o.refused("POST", "/api/passkeys/begin", map[string]any{}, 403, "step_up_required")

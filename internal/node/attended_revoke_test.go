@@ -56,14 +56,7 @@ func (o *owner) through(from string) {
 	if err != nil || p.Status != http.StatusOK {
 		o.t.Fatalf("signing in: %d %s %v", p.Status, p.Body, err)
 	}
-	if key := p.Meta("session-key"); key != "" {
-		o.secret = key
-	}
-	var told struct {
-		CSRF string `json:"csrf"`
-	}
-	o.get("/api/session", &told)
-	o.csrf = told.CSRF
+	o.enter(p)
 }
 
 // loggedOut is the provider's word that a person's sessions are over.

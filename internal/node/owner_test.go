@@ -107,6 +107,13 @@ func (o *owner) signIn(from string) {
 	if page, err = o.agent.Get(next); err != nil {
 		o.t.Fatal(err)
 	}
+	o.enter(page)
+}
+
+// enter reads the session's secrets from the page that ends a sign-in. After a
+// step-up the key stays what it was.
+func (o *owner) enter(page idptest.Page) {
+	o.t.Helper()
 	if key := page.Meta("session-key"); key != "" {
 		o.secret = key
 	}
