@@ -3,6 +3,7 @@ package main_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,28 +94,38 @@ func TestQualify(t *testing.T) {
 }
 
 // TestQualifySeesLeaks removes the box: the same corpus must then see what gets
-// out, or its silence about the box would mean nothing.
+// out, or its silence about the box would mean nothing. A page may lose its moment
+// on a busy machine, as in the control, so that each vector has three tries.
 func TestQualifySeesLeaks(t *testing.T) {
 	command := built(t, "chaperone_leaky")
 	for group, leaks := range map[string][]string{
 		"ws-":      {"ws-page", "ws-worker", "ws-plain"},
 		"datagram": {"webrtc-stun", "webrtc-candidate", "webtransport"},
 	} {
-		q, code, errs := qualify(t, command, "--only", group)
-		if code != 5 {
-			t.Errorf("%s without a box: exit %d, want 5\n%s", group, code, errs)
-		}
-		for _, name := range leaks {
+		missing := map[string]bool{} // by user and vector
+		for try := 0; try == 0 || try < 3 && len(missing) > 0; try++ {
+			q, code, errs := qualify(t, command, "--only", group)
+			if code != 5 {
+				t.Errorf("%s without a box: exit %d, want 5\n%s", group, code, errs)
+			}
+			if !strings.Contains(errs, "NO BOX") {
+				t.Errorf("a build without a box doesn't say so:\n%s", errs)
+			}
 			for _, r := range q.Runs {
+				for _, name := range leaks {
+					if try == 0 {
+						missing[fmt.Sprintf("uid %d: %s", r.UID, name)] = true
+					}
+				}
 				for _, row := range r.Rows {
-					if row.Vector == name && row.Verdict != "leaked" {
-						t.Errorf("uid %d: without a box %s is %s", r.UID, name, row.Verdict)
+					if row.Verdict == "leaked" {
+						delete(missing, fmt.Sprintf("uid %d: %s", r.UID, row.Vector))
 					}
 				}
 			}
 		}
-		if !strings.Contains(errs, "NO BOX") {
-			t.Errorf("a build without a box doesn't say so:\n%s", errs)
+		for key := range missing {
+			t.Errorf("%s got out in none of three tries without a box", key)
 		}
 	}
 }
