@@ -51,11 +51,13 @@ func (b *Book) IssueToken(ctx context.Context, p Pending, scopes []string) (secr
 // Token answers what a good token stands for; [refusal.Inactive] where it is
 // unknown, too old or revoked, or its person may not sign in.
 func (b *Book) Token(ctx context.Context, secret string) (t Token, err error) {
-	err = b.db.View(ctx, func(tx *tx) error {
+	err = b.db.Look(ctx, func(tx *tx) error {
 		var scopes string
+		var state State
 		var auth, issued, until int64
-		err := tx.QueryRow(`select request, person, client, scopes, acr, auth_ms, issued_ms, until_ms from idp_token where token_hash=$1 and tenant=$2 and state=$3`,
-			hash(secret), b.tenant, string(Active)).Scan(&t.Request, &t.Person, &t.Client, &scopes, &t.ACR, &auth, &issued, &until)
+		err := tx.QueryRow(`select t.request, t.person, t.client, t.scopes, t.acr, t.auth_ms, t.issued_ms, t.until_ms, p.state
+			from idp_token t join person p on p.id=t.person and p.tenant=t.tenant where t.token_hash=$1 and t.tenant=$2 and t.state=$3`,
+			hash(secret), b.tenant, string(Active)).Scan(&t.Request, &t.Person, &t.Client, &scopes, &t.ACR, &auth, &issued, &until, &state)
 		if errors.Is(err, sql.ErrNoRows) {
 			return inactive()
 		}
@@ -64,13 +66,10 @@ func (b *Book) Token(ctx context.Context, secret string) (t Token, err error) {
 		}
 		t.Scopes = strings.Fields(scopes)
 		t.AuthTime, t.Issued, t.Until = time.UnixMilli(auth), time.UnixMilli(issued), time.UnixMilli(until)
-		if !time.Now().Before(t.Until) {
+		if !time.Now().Before(t.Until) || state != Active || Foreign(t.Person) {
 			return inactive()
 		}
-		if _, err = b.active(tx, t.Person); errors.Is(err, refusal.Disabled) || errors.Is(err, refusal.Unknown) {
-			return inactive()
-		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return Token{}, err

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -38,6 +40,7 @@ type Ask struct {
 	Request
 	RequestDigest string    // of the request in the protocol's sense (section 1)
 	Expires       time.Time // the call's deadline, at most MaxTime ahead
+	Claims        bool      // the transaction that asks claims the request too, as nobody has to confirm it
 }
 
 var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
@@ -86,6 +89,8 @@ func (b *Book) AdmitIn(tx *store.Tx, set *Set, ask Ask) (Receipt, error) {
 		return Receipt{}, err
 	case known && stands.bound() != r.bound():
 		return Receipt{}, fmt.Errorf("that request was asked of something else: %w", refusal.Conflict)
+	case known && ask.Claims:
+		return stands, b.use(tx, stands, ask.RequestDigest, None, now)
 	case known:
 		return stands, stands.stands(now)
 	}
@@ -152,6 +157,11 @@ func (b *Book) write(tx *tx, r Receipt, ask Ask, now time.Time) (Receipt, error)
 		v, code = "denied", refusal.PolicyDenied
 	}
 	r.State, _ = after(v, "")
+	born, used := r, ask.Claims && r.Decision.Allow && None.AtLeast(r.Decision.Level)
+	if used {
+		r.State, _ = after("used", r.State)
+		r.Given = None
+	}
 	sealed, err := b.sealFacts(r.ID, ask.Request)
 	if err != nil {
 		return Receipt{}, err
@@ -160,20 +170,27 @@ func (b *Book) write(tx *tx, r Receipt, ask Ask, now time.Time) (Receipt, error)
 	// A crash right after this commit leaves a receipt that nobody claims: it
 	// expires, or a caller who asks again is answered by it.
 	rows, err := tx.Exec(`insert into policy_receipt (receipt, tenant, principal, agent, request_digest, action, kind, resource, state, code, level,
-		policy_version, rules, facts, given, decided_ms, expires_ms, moved_ms) values ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,'',$15,$16,$15)
+		policy_version, rules, facts, given, decided_ms, expires_ms, moved_ms) values ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$17,$15,$16,$15)
 		on conflict do nothing`,
 		r.ID, b.tenant, r.Principal, r.Agent, r.RequestDigest, string(r.Action), r.Kind, r.Resource, string(r.State), string(code), string(r.Decision.Level),
-		r.Decision.PolicyVersion, strings.Join(r.Decision.Rules, " "), sealed, now.UnixMilli(), r.Expires.UnixMilli())
+		r.Decision.PolicyVersion, strings.Join(r.Decision.Rules, " "), sealed, now.UnixMilli(), r.Expires.UnixMilli(), string(r.Given))
 	if err == nil && rows == 0 {
 		err = refusal.Conflict // another wrote it since this snapshot: its owner asks again
 	}
 	if err == nil {
-		err = b.tell(tx, r, v, code)
+		born.facts = r.facts
+		err = b.tell(tx, born, v, code)
+	}
+	if err == nil && used {
+		err = b.tell(tx, r, "used", "")
 	}
 	if err != nil {
 		return Receipt{}, err
 	}
-	return r, r.stands(now)
+	if err := r.stands(now); err != nil || used || !ask.Claims {
+		return r, err
+	}
+	return r, tooWeak()
 }
 
 // unjudged tells the log of a request that couldn't be judged.
@@ -192,12 +209,11 @@ const receiptColumns = `receipt, principal, agent, request_digest, action, kind,
 
 // find reads a receipt of the tenant.
 func (b *Book) find(tx *tx, id string) (r Receipt, known bool, err error) {
-	err = tx.Each(`select `+receiptColumns+` from policy_receipt where tenant=$1 and receipt=$2`, []any{b.tenant, id}, func(rows store.Scanner) error {
-		r, _, err = scanReceipt(rows)
-		known = true
-		return err
-	})
-	return r, known, err
+	r, _, err = scanReceipt(tx.QueryRow(`select `+receiptColumns+` from policy_receipt where tenant=$1 and receipt=$2`, b.tenant, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return Receipt{}, false, nil
+	}
+	return r, err == nil, err
 }
 
 // scanReceipt reads one row, its sealed facts, and what stands behind them.

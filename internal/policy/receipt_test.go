@@ -240,6 +240,50 @@ func TestVerbs(t *testing.T) {
 	})
 }
 
+// TestClaims decides and claims in one: both stand in the log, and the request is over.
+func TestClaims(t *testing.T) {
+	eachBook(t, func(t *testing.T, b *book) {
+		read := ask(t, policy.Observe, own(t, "item_read"))
+		read.Claims = true
+		r := must[policy.Receipt](t)(b.Admit(ctx, policy.Default(), read))
+		if r.State != policy.Used || r.Given != policy.None {
+			t.Errorf("%+v", r)
+		}
+		if stands := must[policy.Receipt](t)(b.Receipt(ctx, r.ID)); stands.State != policy.Used || stands.Given != policy.None {
+			t.Errorf("as it stands: %+v", stands)
+		}
+		if _, err := b.Admit(ctx, policy.Default(), read); word(err) != refusal.Replayed {
+			t.Errorf("claimed again: %v", err)
+		}
+		if err := b.Use(ctx, r.ID, read.RequestDigest, policy.None); word(err) != refusal.Replayed {
+			t.Errorf("used again: %v", err)
+		}
+		// What somebody has to confirm is claimed by nobody who only asks.
+		mutation := write(t)
+		mutation.Claims = true
+		w, err := b.Admit(ctx, policy.Default(), mutation)
+		if word(err) != refusal.PolicyDenied || w.State != policy.Allowed {
+			t.Errorf("a mutation: %v, %+v", err, w)
+		}
+		denied := ask(t, policy.Observe, own(t, "item_read"))
+		denied.Claims = true
+		if d, err := b.Admit(ctx, parse(t, `@id("f") forbid (principal, action, resource);`), denied); word(err) != refusal.PolicyDenied || d.State != policy.Denied {
+			t.Errorf("what is denied: %v, %+v", err, d)
+		}
+		// One that was decided before is claimed like any other.
+		early := ask(t, policy.Observe, own(t, "item_read"))
+		e := must[policy.Receipt](t)(b.Admit(ctx, policy.Default(), early))
+		early.Claims = true
+		if _, err := b.Admit(ctx, policy.Default(), early); err != nil || must[policy.Receipt](t)(b.Receipt(ctx, e.ID)).State != policy.Used {
+			t.Errorf("decided before: %v", err)
+		}
+		if got, want := strings.Join(b.kinds(t), ", "), "policy.allowed, policy.used, policy.allowed, policy.denied policy_denied, policy.allowed, policy.used"; got != want {
+			t.Errorf("the log has %s, want %s", got, want)
+		}
+		b.check(t)
+	})
+}
+
 // Of many claims of one decision, one; of many who ask, one decision.
 func TestRaces(t *testing.T) {
 	eachBook(t, func(t *testing.T, b *book) {

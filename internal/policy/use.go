@@ -26,6 +26,16 @@ func (b *Book) UseIn(tx *store.Tx, id, requestDigest string, given Level) error 
 		return err
 	case !known:
 		return fmt.Errorf("no such receipt: %w", refusal.PolicyDenied)
+	}
+	return b.use(tx, r, requestDigest, given, now)
+}
+
+func tooWeak() error {
+	return fmt.Errorf("the decision asks for a stronger confirmation: %w", refusal.PolicyDenied)
+}
+
+func (b *Book) use(tx *tx, r Receipt, requestDigest string, given Level, now time.Time) error {
+	switch {
 	case r.RequestDigest != requestDigest:
 		return fmt.Errorf("the decision is over another request: %w", refusal.Conflict)
 	case r.State == Used:
@@ -35,7 +45,7 @@ func (b *Book) UseIn(tx *store.Tx, id, requestDigest string, given Level) error 
 		return err
 	}
 	if !r.Decision.Allow || !given.AtLeast(r.Decision.Level) {
-		return fmt.Errorf("the decision asks for a stronger confirmation: %w", refusal.PolicyDenied)
+		return tooWeak()
 	}
 	r.Given = given
 	// A crash right after this commit leaves what the claim's own leaves.

@@ -140,23 +140,21 @@ func (b *Book) Stands(ctx context.Context, cookie string) error {
 // the code of why; one that the clock ended, or that isn't there, is
 // [refusal.SessionExpired].
 func (b *Book) Holds(ctx context.Context, id string) error {
-	return b.db.View(ctx, func(tx *tx) error {
-		s, _, err := one(tx, `id=$1 and tenant=$2`, id, b.tenant)
-		if errors.Is(err, sql.ErrNoRows) {
-			return expired()
-		}
-		if err != nil {
-			return err
-		}
+	return b.db.Look(ctx, func(tx *tx) error {
 		var state State
 		var why refusal.Code
-		if err := tx.QueryRow(`select state, reason from session where id=$1`, id).Scan(&state, &why); err != nil {
-			return err
-		}
+		var used, end int64
+		err := tx.QueryRow(`select state, reason, used_ms, end_ms from session where id=$1 and tenant=$2`, id, b.tenant).Scan(&state, &why, &used, &end)
 		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return expired()
+		case err != nil:
+			return err
 		case state != Active:
 			return fmt.Errorf("the session has ended: %w", why)
-		case s.over(time.Now()):
+		}
+		s := Session{End: time.UnixMilli(end)}
+		if s.IdleEnd = idleEnd(time.UnixMilli(used), s.End); s.over(time.Now()) {
 			return expired()
 		}
 		return nil

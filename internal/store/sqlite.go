@@ -144,7 +144,7 @@ func sqliteVersion(ctx context.Context, conn *sql.Conn) (int, error) {
 func dsn(path string, more ...string) string {
 	query := url.Values{"_pragma": append([]string{
 		fmt.Sprintf("busy_timeout(%d)", BusyTimeout.Milliseconds()),
-		"foreign_keys(1)", "secure_delete(1)", "trusted_schema(0)", "synchronous(full)", "journal_size_limit(67108864)",
+		"foreign_keys(1)", "secure_delete(1)", "trusted_schema(0)", "synchronous(full)", "temp_store(memory)", "journal_size_limit(67108864)",
 	}, more...)}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: query.Encode()}).String()
 }

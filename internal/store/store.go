@@ -1,5 +1,5 @@
 // Package store holds Chaperone's durable state: one concrete [DB] over SQLite
-// or PostgreSQL, its migrations, and the two ways to touch it, View and Update.
+// or PostgreSQL, its migrations, and the ways to touch it: View, Look and Update.
 // It owns no domain table; a package of the same floor keeps its own tables, in
 // one SQL text with $1..$n that both engines run. Only `create table` differs,
 // so migrations/ has a folder for each engine.
@@ -45,6 +45,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -79,7 +80,8 @@ type DB struct {
 	writer  *writer // SQLite alone
 	commit  func(func() error) error
 	commits atomic.Int64
-	older   bool // used as it is: tables may be missing
+	older   bool     // used as it is: tables may be missing
+	looks   sync.Map // of SQLite: the statements of Look, prepared
 }
 
 // Open opens, and where it is fresh creates, the database at url: a file path,
@@ -138,6 +140,12 @@ func (db *DB) View(ctx context.Context, fn func(*Tx) error) error {
 	// A snapshot has nothing to keep: it is rolled back however fn ends.
 	defer tx.Rollback()
 	return fn(&Tx{db: db, ctx: ctx, use: ctx, on: tx})
+}
+
+// Look is View for one statement that reads: a snapshot by itself, which spares a
+// server two round trips. A second statement fails, and so does one that writes.
+func (db *DB) Look(ctx context.Context, fn func(*Tx) error) error {
+	return fn(&Tx{db: db, ctx: ctx, use: ctx, on: db.pool, look: true})
 }
 
 // Update runs fn in a serialisable transaction and returns once its commit is

@@ -154,3 +154,62 @@ func TestTextThatCantBeKept(t *testing.T) {
 		}
 	})
 }
+
+// TestLookReadsOnce holds Look to one statement that reads, and shows that it sees
+// what is committed, also where it is repeated by many at once.
+func TestLookReadsOnce(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, db *store.DB) {
+		table(t, db)
+		look := func() (n int) {
+			err := db.Look(t.Context(), func(tx *store.Tx) error { return tx.QueryRow("select count(*) from probe").Scan(&n) })
+			if err != nil {
+				t.Error(err)
+			}
+			return n
+		}
+		for i := range 3 {
+			if n := look(); n != i {
+				t.Errorf("got %d rows, want %d", n, i)
+			}
+			update(t, db, func(tx *store.Tx) error { _, err := tx.Exec("insert into probe values ($1, $2)", i, i); return err })
+		}
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				for range 20 {
+					err := db.Look(t.Context(), func(tx *store.Tx) error {
+						return tx.Each("select k from probe order by k", nil, func(r store.Scanner) error { var id int; return r.Scan(&id) })
+					})
+					if err != nil || look() != 3 {
+						t.Errorf("among others: %v", err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		for name, fn := range map[string]func(tx *store.Tx) error{
+			"two statements": func(tx *store.Tx) error {
+				var n int
+				if err := tx.QueryRow("select count(*) from probe").Scan(&n); err != nil {
+					return nil
+				}
+				return tx.QueryRow("select count(*) from probe").Scan(&n)
+			},
+			"a write":              func(tx *store.Tx) error { _, err := tx.Exec("delete from probe"); return err },
+			"a write that answers": func(tx *store.Tx) error { var id int; return tx.QueryRow("delete from probe returning k").Scan(&id) },
+			"a write within a query": func(tx *store.Tx) error {
+				_, err := tx.Query("insert into probe values (9, 9) returning k")
+				return err
+			},
+		} {
+			if err := db.Look(t.Context(), fn); err == nil || look() != 3 {
+				t.Errorf("%s: done", name)
+			}
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if err := db.Look(ended, func(tx *store.Tx) error { var n int; return tx.QueryRow("select count(*) from probe").Scan(&n) }); !errors.Is(err, context.Canceled) {
+			t.Errorf("after its caller left: %v", err)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"chaperone/internal/refusal"
 )
@@ -17,6 +18,8 @@ type Tx struct {
 	ctx   context.Context // the caller's
 	use   context.Context // what statements run under
 	on    runner
+	look  bool        // of Look
+	ran   bool        // and its statement was run
 	kept  *statements // SQLite's writer alone
 	after []func()
 	later []row
@@ -28,7 +31,16 @@ type row struct {
 	values []any
 }
 
-// runner is what *sql.Tx and *sql.Conn share.
+// may tells whether a statement may be run.
+func (tx *Tx) may(query string) error {
+	if tx.look && (tx.ran || !strings.HasPrefix(query, "select ")) {
+		return errors.New("store: Look is for one statement that reads")
+	}
+	tx.ran = true
+	return tx.ctx.Err()
+}
+
+// runner is what *sql.Tx, *sql.Conn and *sql.DB share.
 type runner interface {
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
@@ -46,7 +58,7 @@ func (tx *Tx) Older() bool { return tx.db.older }
 
 // Exec runs one statement and answers the number of rows it changed.
 func (tx *Tx) Exec(query string, args ...any) (int64, error) {
-	if err := tx.ctx.Err(); err != nil {
+	if err := tx.may(query); err != nil {
 		return 0, err
 	}
 	var result sql.Result
@@ -66,12 +78,20 @@ func (tx *Tx) Exec(query string, args ...any) (int64, error) {
 
 // Query runs a statement that answers rows; the caller closes them.
 func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
-	if err := tx.ctx.Err(); err != nil {
+	if err := tx.may(query); err != nil {
 		return nil, err
 	}
 	// Not from the kept statements: one of them has one cursor, and a caller
 	// that runs it again before it closed the rows would move that cursor.
-	rows, err := tx.on.QueryContext(tx.use, query, args...)
+	var rows *sql.Rows
+	stmt, err := tx.looking(query)
+	switch {
+	case err != nil:
+	case stmt != nil:
+		rows, err = stmt.QueryContext(tx.use, args...)
+	default:
+		rows, err = tx.on.QueryContext(tx.use, query, args...)
+	}
 	if err != nil {
 		return nil, tx.db.explain(err)
 	}
@@ -81,10 +101,13 @@ func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 // QueryRow runs a statement that answers at most one row; Scan of the result
 // answers sql.ErrNoRows where there is none.
 func (tx *Tx) QueryRow(query string, args ...any) Row {
-	if err := tx.ctx.Err(); err != nil {
+	if err := tx.may(query); err != nil {
 		return Row{err: err}
 	}
 	stmt, err := tx.kept.prepare(tx.use, query)
+	if tx.look {
+		stmt, err = tx.looking(query)
+	}
 	switch {
 	case err != nil:
 		return Row{err: tx.db.explain(err)}
@@ -92,6 +115,26 @@ func (tx *Tx) QueryRow(query string, args ...any) Row {
 		return Row{db: tx.db, row: stmt.QueryRowContext(tx.use, args...)}
 	}
 	return Row{db: tx.db, row: tx.on.QueryRowContext(tx.use, query, args...)}
+}
+
+// looking answers Look's statement, prepared once for each connection; nil where the
+// driver keeps statements itself.
+func (tx *Tx) looking(query string) (*sql.Stmt, error) {
+	if !tx.look || tx.db.engine != SQLite {
+		return nil, nil
+	}
+	if stmt, ok := tx.db.looks.Load(query); ok {
+		return stmt.(*sql.Stmt), nil
+	}
+	// Not under the caller's context: others go on using it.
+	stmt, err := tx.db.pool.PrepareContext(context.WithoutCancel(tx.use), query)
+	if err != nil {
+		return nil, err
+	}
+	if first, there := tx.db.looks.LoadOrStore(query, stmt); there {
+		return first.(*sql.Stmt), stmt.Close()
+	}
+	return stmt, nil
 }
 
 // InsertLater inserts a row just before the commit, and with it or not at all.

@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"slices"
 	"time"
 
@@ -64,10 +66,7 @@ func (b *Book) Admit(ctx context.Context, m Admission) (out Call, fresh bool, er
 			fresh = mutant == secondSends && err == nil
 			return nil, err
 		}
-		if err := b.killed(tx, b.tenant, over{call: id.String()}); err != nil {
-			return nil, err
-		}
-		r, _, refused, err := b.usableLease(tx, l, m.Caller, now)
+		r, _, refused, err := b.usableLease(tx, l, m.Caller, id, now)
 		if refused != nil || err != nil {
 			return refused, err
 		}
@@ -113,9 +112,8 @@ func (b *Book) replay(tx *tx, m Admission, id controlv1.ID, out *Call) (bool, er
 	if all[0].ID != id {
 		return false, refuse(refusal.RequestConflict, "that request id was used for another request")
 	}
-	c, err := b.findCall(tx, id.String())
-	*out = c.Call
-	return true, err
+	*out = all[0].Call
+	return true, nil
 }
 
 // judge holds a request to the lease and the registered tool.
@@ -144,7 +142,6 @@ func (b *Book) prompt(tx *tx, c call, now time.Time) (*call, error) {
 		c.Call.Lease.String(), c.Tool.String(), c.Arguments.String(), c.Schemas.String(), now.UnixMilli())
 	if err != nil || len(same) > 0 {
 		if len(same) > 0 {
-			same[0].Arm = c.Arm
 			return &same[0], nil
 		}
 		return nil, err
@@ -182,12 +179,12 @@ func (b *Book) create(tx *tx, c *call, now time.Time) error {
 	c.RunTrace = trace
 	// A crash after this commit leaves a pending confirmation, which lapses, or a
 	// claimed read, which becomes unknown with its node; neither is sent again.
-	rows, err := tx.Exec(`insert into attended_call (`+callColumns+`, fence, admitted_ms, claimed_ms, settled_ms, moved_ms)
-		values ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,'',$24,1,'',$25,0,$26,$27,$28,$29,0,$28) on conflict do nothing`,
+	facts, err := calls.written(tx, `insert into attended_call (`+callColumns+`, fence, admitted_ms, claimed_ms, settled_ms, moved_ms)
+		values ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,'',$24,1,'',$25,0,$26,$27,$28,$29,0,$28) on conflict do nothing returning `+calls.facts,
 		c.ID.String(), c.tenant, c.principal, c.agent, c.Call.Lease.String(), c.Document.String(), c.Request.String(), c.Tool.String(), string(c.Class), c.Schemas.String(),
 		c.Arguments.String(), c.RequestDigest.String(), c.binding, c.Policy.String(), c.Confirmation.String(), string(c.Level), c.admission, c.claim, c.grant, c.Attempts,
 		c.node, c.RunTrace.String(), string(c.Effect), string(c.State), c.DeadlineMS, string(c.Telemetry), controlv1.FenceID(c.ID).String(), now.UnixMilli(), claimed)
-	if err == nil && rows != 1 {
+	if errors.Is(err, sql.ErrNoRows) {
 		err = refuse(refusal.RequestConflict, "another call has that fence")
 	}
 	if err != nil {
@@ -196,7 +193,7 @@ func (b *Book) create(tx *tx, c *call, now time.Time) error {
 	if err := pendingTrace(tx, *c, now); err != nil {
 		return err
 	}
-	return b.begun(tx, &calls, c.ID.String(), v, c.event("", audit.Digest("arguments", c.Arguments.String()), audit.Count("attempts", c.Attempts)))
+	return b.born(tx, &calls, c.ID.String(), v, c.event("", audit.Digest("arguments", c.Arguments.String()), audit.Count("attempts", c.Attempts)), facts)
 }
 
 // Retire is the recovery of a submission whose Admit failed after it may have been
@@ -222,7 +219,7 @@ func (b *Book) Retire(ctx context.Context, id controlv1.ID, own Reference) (reti
 			return nil, nil
 		}
 		retired = true
-		return nil, b.settle(tx, c, v, end{effect: controlv1.NoEffect, code: refusal.NotDispatched}, time.Now())
+		return nil, b.settle(tx, &c, v, end{effect: controlv1.NoEffect, code: refusal.NotDispatched}, time.Now())
 	})
 	return retired, err
 }

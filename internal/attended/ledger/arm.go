@@ -3,6 +3,8 @@ package ledger
 import (
 	"context"
 	"crypto/subtle"
+	"database/sql"
+	"errors"
 	"time"
 
 	"chaperone/internal/attended/controlv1"
@@ -118,14 +120,8 @@ func parsed[F, E any](p *parser, from F, parse func(F) (E, error)) E {
 
 // findArm reads one of the tenant's arms; one that isn't there is a Unknown.
 func (b *Book) findArm(tx *tx, id ref.Attended) (arm, error) {
-	var a arm
-	known := false
-	err := tx.Each(`select `+armColumns+` from attended_arm where arm=$1 and tenant=$2`, []any{id.String(), b.tenant}, func(r store.Scanner) (err error) {
-		a, err = readArm(r)
-		known = true
-		return err
-	})
-	if err == nil && !known {
+	a, err := readArm(tx.QueryRow(`select `+armColumns+` from attended_arm where arm=$1 and tenant=$2`, id.String(), b.tenant))
+	if errors.Is(err, sql.ErrNoRows) {
 		err = refuse(refusal.NoArm, "no such arm")
 	}
 	return a, err
@@ -191,7 +187,7 @@ func (b *Book) Finalize(ctx context.Context, id ref.Attended, e controlv1.Eviden
 		if a.Evidence != e || p.Check() != nil {
 			return nil, refuse(refusal.ArmMismatch, "the grant is of other evidence")
 		}
-		if refused, err := b.usable(tx, a, ArmGranted, now); refused != nil || err != nil {
+		if refused, err := b.usable(tx, a, ArmGranted, over{}, now); refused != nil || err != nil {
 			return refused, err
 		}
 		if mutant != olderTabStays {
@@ -243,7 +239,7 @@ func (b *Book) Open(ctx context.Context, id ref.Attended, e controlv1.Evidence, 
 		if mutant == openTwice && a.State == ArmConsumed {
 			return nil, nil
 		}
-		if refused, err := b.usable(tx, a, ArmActive, now); refused != nil || err != nil {
+		if refused, err := b.usable(tx, a, ArmActive, over{}, now); refused != nil || err != nil {
 			return refused, err
 		}
 		out = a.Arm
@@ -253,10 +249,11 @@ func (b *Book) Open(ctx context.Context, id ref.Attended, e controlv1.Evidence, 
 	return out, err
 }
 
-// usable judges an arm that a verb wants in one state. What is over by the clock
-// is written as that.
-func (b *Book) usable(tx *tx, a arm, want ArmState, now time.Time) (refused, err error) {
-	if err := b.killed(tx, a.tenant, over{principal: a.Evidence.Principal.String(), arm: a.Ref.String()}); err != nil {
+// usable judges an arm that a verb wants in one state, and the kill switches over it
+// and what else o names. What is over by the clock is written as that.
+func (b *Book) usable(tx *tx, a arm, want ArmState, o over, now time.Time) (refused, err error) {
+	o.principal, o.arm = a.Evidence.Principal.String(), a.Ref.String()
+	if err := b.killed(tx, a.tenant, o); err != nil {
 		return nil, err
 	}
 	switch a.State {
@@ -285,8 +282,13 @@ func (a Arm) until() int64 {
 // Standing tells whether a consumed arm still is authority, without writing: for
 // every frame and look-up. Refusals: no_arm, arm_expired, killed, or why it ended.
 func (b *Book) Standing(ctx context.Context, id ref.Attended) (out Arm, err error) {
-	err = b.db.View(ctx, func(tx *tx) error {
-		a, err := b.findArm(tx, id)
+	err = b.db.Look(ctx, func(tx *tx) error {
+		var kills int64
+		a, err := readArm(beside{tx.QueryRow(`select `+armColumns+`, (select count(*) from attended_kill k where `+killsArm+`) from attended_arm where arm=$1 and tenant=$2`,
+			id.String(), b.tenant), &kills})
+		if errors.Is(err, sql.ErrNoRows) {
+			err = refuse(refusal.NoArm, "no such arm")
+		}
 		if err != nil {
 			return err
 		}
@@ -296,15 +298,29 @@ func (b *Book) Standing(ctx context.Context, id ref.Attended) (out Arm, err erro
 			return refuse(a.Reason, "the arm is over")
 		case a.State == ArmLapsed || a.until() <= time.Now().UnixMilli():
 			return refuse(refusal.ArmExpired, "the arm's time is over")
+		case kills > 0:
+			return refuse(refusal.Killed, "a kill switch is on")
 		}
-		return b.killed(tx, a.tenant, over{principal: a.Evidence.Principal.String(), arm: a.Ref.String()})
+		return nil
 	})
 	return out, err
 }
 
+// killsArm are the kill switches over the row of an arm.
+const killsArm = `k.state='on' and (k.tenant=attended_arm.tenant or k.tenant='*') and (k.scope in ('all','tenant')
+	or k.scope='principal' and k.ref=attended_arm.principal or k.scope='arm' and k.ref=attended_arm.arm)`
+
+// beside is a row with one column more than its reader knows.
+type beside struct {
+	row  store.Scanner
+	last any
+}
+
+func (b beside) Scan(into ...any) error { return b.row.Scan(append(into, b.last)...) }
+
 // Find answers an arm as it stands.
 func (b *Book) Find(ctx context.Context, id ref.Attended) (out Arm, err error) {
-	err = b.db.View(ctx, func(tx *tx) error {
+	err = b.db.Look(ctx, func(tx *tx) error {
 		a, err := b.findArm(tx, id)
 		out = a.Arm
 		return err

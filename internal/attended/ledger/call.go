@@ -1,6 +1,9 @@
 package ledger
 
 import (
+	"database/sql"
+	"errors"
+
 	"chaperone/internal/attended/controlv1"
 	"chaperone/internal/audit"
 	"chaperone/internal/ref"
@@ -151,10 +154,10 @@ const callColumns = `call, tenant, principal, agent_ref, lease, document, reques
 
 func readCall(r store.Scanner) (call, error) {
 	var c call
-	var id, lease, document, request, toolID, class, schemas, arguments, digest, policy, confirmation, level, trace, effect, result, reason, telemetry string
+	var id, lease, document, request, toolID, class, schemas, arguments, digest, policy, confirmation, level, trace, effect, result, reason, telemetry, arm string
 	err := r.Scan(&id, &c.tenant, &c.principal, &c.agent, &lease, &document, &request, &toolID, &class, &schemas, &arguments, &digest, &c.binding, &policy,
 		&confirmation, &level, &c.admission, &c.claim, &c.grant, &c.Attempts, &c.node, &trace, &effect, &result, &c.stand.state, &c.stand.version, &reason,
-		&c.DeadlineMS, &c.LateUntilMS, &telemetry)
+		&c.DeadlineMS, &c.LateUntilMS, &telemetry, &arm)
 	if err != nil {
 		return c, err
 	}
@@ -163,6 +166,9 @@ func readCall(r store.Scanner) (call, error) {
 	c.Document, c.Class = parsed(&p, document, ref.Parse[ref.DocumentKind]), controlv1.Class(class)
 	c.Schemas, c.Arguments, c.RequestDigest = parsed(&p, schemas, controlv1.ParseDigest), parsed(&p, arguments, controlv1.ParseDigest), parsed(&p, digest, controlv1.ParseDigest)
 	c.Policy, c.RunTrace = parsed(&p, policy, controlv1.ParseID), parsed(&p, trace, controlv1.ParseID)
+	if arm != "" {
+		c.Arm = parsed(&p, arm, ref.Parse[ref.AttendedKind])
+	}
 	if confirmation != "" {
 		c.Confirmation, c.Level = parsed(&p, confirmation, controlv1.ParseDigest), parsed(&p, level, controlv1.ParseLevel)
 	}
@@ -174,9 +180,12 @@ func readCall(r store.Scanner) (call, error) {
 	return c, p.err
 }
 
+// selectCall reads calls with the arms of their leases.
+const selectCall = `select ` + callColumns + `, coalesce((select l.arm from attended_lease l where l.lease=attended_call.lease),'') from attended_call where `
+
 // readCalls answers the calls that meet a condition.
 func readCalls(tx *tx, where string, args ...any) (all []call, err error) {
-	err = tx.Each(`select `+callColumns+` from attended_call where `+where+` order by call`, args, func(r store.Scanner) error {
+	err = tx.Each(selectCall+where+` order by call`, args, func(r store.Scanner) error {
 		c, err := readCall(r)
 		all = append(all, c)
 		return err
@@ -186,20 +195,11 @@ func readCalls(tx *tx, where string, args ...any) (all []call, err error) {
 
 // findCall reads one call, whose it may be.
 func (b *Book) findCall(tx *tx, id string) (call, error) {
-	all, err := readCalls(tx, `call=$1`, id)
-	if err == nil && len(all) == 0 {
+	c, err := readCall(tx.QueryRow(selectCall+`call=$1`, id))
+	if errors.Is(err, sql.ErrNoRows) {
 		err = refuse(refusal.UnknownCall, "no such call")
 	}
-	if err != nil {
-		return call{}, err
-	}
-	l, err := tx.Texts(`select arm from attended_lease where lease=$1`, all[0].Call.Lease.String())
-	if err == nil && len(l) == 1 {
-		p := parser{}
-		all[0].Arm = parsed(&p, l[0], ref.Parse[ref.AttendedKind])
-		err = p.err
-	}
-	return all[0], err
+	return c, err
 }
 
 // ownCall reads a call of a caller's own; another's is told like one that isn't

@@ -48,7 +48,7 @@ func (b *Book) Confirm(ctx context.Context, k Confirmed) (out Call, err error) {
 			return nil, refuse(c.Code, "the call is over")
 		}
 		if c.DeadlineMS <= now.UnixMilli() {
-			return refuse(refusal.ConfirmExpired, "nobody confirmed in time"), b.settle(tx, c, callLapse, end{effect: controlv1.NoEffect, code: refusal.ConfirmExpired}, now)
+			return refuse(refusal.ConfirmExpired, "nobody confirmed in time"), b.settle(tx, &c, callLapse, end{effect: controlv1.NoEffect, code: refusal.ConfirmExpired}, now)
 		}
 		if refused, err := b.again(tx, c, k.Caller, now); refused != nil || err != nil {
 			return refused, err
@@ -57,15 +57,11 @@ func (b *Book) Confirm(ctx context.Context, k Confirmed) (out Call, err error) {
 			return nil, err
 		}
 		c.claim, c.Attempts = k.Claim.text, c.Attempts+1
-		_, err = tx.Exec(`update attended_call set claim=$1, attempts=$2, node=$3, claimed_ms=$4, effect=$5 where call=$6 and version=$7`,
-			c.claim, c.Attempts, b.node, now.UnixMilli(), string(controlv1.UnknownEffect), c.ID.String(), c.stand.version)
-		if err != nil {
-			return nil, err
-		}
 		out.State, out.Attempts, out.Effect = CallDispatched, c.Attempts, controlv1.UnknownEffect
 		// A crash after this commit leaves a claim whose node is gone: unknown.
 		return nil, b.move(tx, &calls, c.ID.String(), callConfirm, c.stand,
-			c.event("", audit.Digest("confirmation", c.Confirmation.String()), audit.Word("level", c.Level), audit.Count("attempts", c.Attempts)), now)
+			c.event("", audit.Digest("confirmation", c.Confirmation.String()), audit.Word("level", c.Level), audit.Count("attempts", c.Attempts)), now,
+			"claim=", c.claim, "attempts=", c.Attempts, "node=", b.node, "claimed_ms=", now.UnixMilli(), "effect=", string(controlv1.UnknownEffect))
 	})
 	return out, err
 }
@@ -80,24 +76,21 @@ func (b *Book) again(tx *tx, c call, caller Caller, now time.Time) (refused, err
 	if err != nil {
 		return nil, err
 	}
-	why := b.killed(tx, c.tenant, over{call: c.ID.String()})
-	if why == nil {
-		var r registration
-		r, _, refused, err = b.usableLease(tx, l, caller, now)
-		switch {
-		case refused != nil: // the clock ended lease or arm, and the call with it
-			return refused, err
-		case err != nil:
+	var why error
+	r, _, refused, err := b.usableLease(tx, l, caller, c.ID, now)
+	switch {
+	case refused != nil: // the clock ended lease or arm, and the call with it
+		return refused, err
+	case err != nil:
+		why = err
+	case caller.GrantGeneration != c.grant:
+		why = refuse(refusal.AuthorityLost, "the caller's grant is another now")
+	default:
+		t, err := findTool(tx, r.ID.String(), c.Tool)
+		if err != nil {
 			why = err
-		case caller.GrantGeneration != c.grant:
-			why = refuse(refusal.AuthorityLost, "the caller's grant is another now")
-		default:
-			t, err := findTool(tx, r.ID.String(), c.Tool)
-			if err != nil {
-				why = err
-			} else if !t.allows(caller.Roles) {
-				why = refuse(refusal.AuthorityLost, "a role is gone")
-			}
+		} else if !t.allows(caller.Roles) {
+			why = refuse(refusal.AuthorityLost, "a role is gone")
 		}
 	}
 	if why == nil {
@@ -107,7 +100,7 @@ func (b *Book) again(tx *tx, c call, caller Caller, now time.Time) (refused, err
 	if code == "" || code == refusal.Tampered {
 		return nil, why // the database's own fault decides nothing
 	}
-	return why, b.settle(tx, c, callCancel, end{effect: controlv1.NoEffect, code: code}, now)
+	return why, b.settle(tx, &c, callCancel, end{effect: controlv1.NoEffect, code: code}, now)
 }
 
 // Deny is the person's no: the call ends at once without an effect.

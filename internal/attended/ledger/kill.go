@@ -146,7 +146,7 @@ func (b *Book) endKilled(tx *tx, scope KillScope, target string, now time.Time) 
 		if err != nil || c.tenant != b.tenant {
 			return err
 		}
-		return b.stop(tx, c, refusal.Killed, true, now)
+		return b.stop(tx, &c, refusal.Killed, true, now)
 	case KillLease:
 		return b.endLeases(tx, refusal.Killed, true, now, `lease=$1 and tenant=$2`, target, b.tenant)
 	case KillArm:

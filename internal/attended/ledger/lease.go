@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -91,15 +93,9 @@ func readLease(r store.Scanner) (lease, error) {
 // findLease reads a lease of the tenant's and principal's own; another's is told
 // like one that isn't there.
 func (b *Book) findLease(tx *tx, id controlv1.ID, c Caller) (lease, error) {
-	var l lease
-	known := false
-	err := tx.Each(`select `+leaseColumns+` from attended_lease where lease=$1 and tenant=$2 and principal=$3 and agent_ref=$4`,
-		[]any{id.String(), b.tenant, c.Principal.String(), c.Agent.String()}, func(r store.Scanner) (err error) {
-			l, err = readLease(r)
-			known = true
-			return err
-		})
-	if err == nil && !known {
+	l, err := readLease(tx.QueryRow(`select `+leaseColumns+` from attended_lease where lease=$1 and tenant=$2 and principal=$3 and agent_ref=$4`,
+		id.String(), b.tenant, c.Principal.String(), c.Agent.String()))
+	if errors.Is(err, sql.ErrNoRows) {
 		err = refuse(refusal.Forbidden, "no such lease of this caller's")
 	}
 	return l, err
@@ -133,7 +129,7 @@ func (b *Book) Issue(ctx context.Context, c Caller, ask Ask) (out Lease, err err
 	}
 	err = b.update(ctx, func(tx *tx) (error, error) {
 		now := time.Now()
-		r, a, refused, err := b.live(tx, ask.Document, c, now)
+		r, a, refused, err := b.live(tx, ask.Document, c, over{}, now)
 		if refused != nil || err != nil {
 			return refused, err
 		}
@@ -177,7 +173,7 @@ func distinct(ids []controlv1.ID) error {
 
 // live answers the registration that a caller's document points to, and its arm,
 // which are authority now.
-func (b *Book) live(tx *tx, document ref.Document, c Caller, now time.Time) (r registration, a arm, refused, err error) {
+func (b *Book) live(tx *tx, document ref.Document, c Caller, o over, now time.Time) (r registration, a arm, refused, err error) {
 	p, known, err := findPointer(tx, document.String())
 	if err != nil {
 		return r, a, nil, err
@@ -192,7 +188,7 @@ func (b *Book) live(tx *tx, document ref.Document, c Caller, now time.Time) (r r
 	if r.tenant != b.tenant || r.principal != c.Principal.String() || r.State != RegistrationPublished && mutant != leasePending {
 		return r, a, nil, gone
 	}
-	if a, refused, err = b.consumed(tx, r.Arm, now); refused != nil || err != nil {
+	if a, refused, err = b.consumed(tx, r.Arm, o, now); refused != nil || err != nil {
 		return r, a, refused, err
 	}
 	if a.Evidence.PolicyVersion != c.PolicyVersion || a.Binding != r.Binding {
@@ -202,21 +198,18 @@ func (b *Book) live(tx *tx, document ref.Document, c Caller, now time.Time) (r r
 }
 
 // usableLease judges a lease for a call: it, its registration and its arm are
-// authority now. One that is over by the clock is written as that.
-func (b *Book) usableLease(tx *tx, l lease, c Caller, now time.Time) (r registration, a arm, refused, err error) {
+// authority now, and no kill switch stands over any of them or the call. One that is over by the clock is written as that.
+func (b *Book) usableLease(tx *tx, l lease, c Caller, call controlv1.ID, now time.Time) (r registration, a arm, refused, err error) {
 	switch l.stand.state {
 	case string(LeaseRevoked):
 		return r, a, nil, refuse(refusal.LeaseRevoked, "the lease is over")
 	case string(LeaseExpired):
 		return r, a, nil, refuse(refusal.LeaseExpired, "the lease is over")
 	}
-	if err := b.killed(tx, l.tenant, over{lease: l.Lease.Lease.String()}); err != nil {
-		return r, a, nil, err
-	}
 	if l.ExpiresMS <= now.UnixMilli() {
 		return r, a, refuse(refusal.LeaseExpired, "the lease's time is over"), b.endLease(tx, l, leaseExpire, refusal.LeaseExpired, true, now)
 	}
-	r, a, refused, err = b.live(tx, l.Document, c, now)
+	r, a, refused, err = b.live(tx, l.Document, c, over{lease: l.Lease.Lease.String(), call: call.String()}, now)
 	if err == nil && refused == nil && (r.ID.String() != l.registration || r.Generation != l.Generation || r.Binding != l.Binding) {
 		err = refuse(refusal.StaleGeneration, "the page registered anew")
 	}
@@ -254,7 +247,7 @@ func (b *Book) EndCaller(ctx context.Context, principal ref.Principal, agent con
 
 // ShowLease answers a caller's lease.
 func (b *Book) ShowLease(ctx context.Context, c Caller, id controlv1.ID) (out Lease, err error) {
-	err = b.db.View(ctx, func(tx *tx) error {
+	err = b.db.Look(ctx, func(tx *tx) error {
 		l, err := b.findLease(tx, id, c)
 		out = l.Lease
 		return err

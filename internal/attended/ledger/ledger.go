@@ -98,7 +98,7 @@ type Book struct {
 
 	mu    sync.Mutex // over the two below
 	onArm []func(ref.Attended, refusal.Code)
-	onAny []func(call controlv1.ID)
+	onAny []func(controlv1.ID, CallState)
 }
 
 // NewBook answers the tenant's book. The caller keeps db and log open for as long
@@ -128,9 +128,9 @@ func (b *Book) OnArmEnd(f func(ref.Attended, refusal.Code)) {
 	b.onArm = append(b.onArm, f)
 }
 
-// OnCall calls f with each call that a verb of this process moves, once its commit
-// is durable. f must be short and must not use the database.
-func (b *Book) OnCall(f func(controlv1.ID)) {
+// OnCall calls f with each call that a verb of this process moves, and where to, once
+// its commit is durable. f must be short and must not use the database.
+func (b *Book) OnCall(f func(controlv1.ID, CallState)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.onAny = append(b.onAny, f)

@@ -135,7 +135,7 @@ func registrationID(arm ref.Attended) string { return "registration_" + hash(arm
 func (b *Book) Register(ctx context.Context, arm ref.Attended, binding controlv1.Digest, catalog controlv1.Catalog) (out Registration, err error) {
 	err = b.update(ctx, func(tx *tx) (error, error) {
 		now := time.Now()
-		a, refused, err := b.consumed(tx, arm, now)
+		a, refused, err := b.consumed(tx, arm, over{}, now)
 		if refused != nil || err != nil {
 			return refused, err
 		}
@@ -184,14 +184,14 @@ func writeTools(tx *tx, id string, catalog controlv1.Catalog) error {
 }
 
 // consumed answers an arm that is authority now.
-func (b *Book) consumed(tx *tx, id ref.Attended, now time.Time) (a arm, refused, err error) {
+func (b *Book) consumed(tx *tx, id ref.Attended, o over, now time.Time) (a arm, refused, err error) {
 	if a, err = b.findArm(tx, id); err != nil {
 		return a, nil, err
 	}
 	if a.State == ArmActive || a.State == ArmGranted {
 		return a, nil, refuse(refusal.NoArm, "the arm opened no channel")
 	}
-	refused, err = b.usable(tx, a, ArmConsumed, now)
+	refused, err = b.usable(tx, a, ArmConsumed, o, now)
 	return a, refused, err
 }
 
@@ -287,7 +287,7 @@ func (b *Book) mine(tx *tx, id controlv1.ID, now time.Time) (r registration, ref
 	if r.tenant != b.tenant {
 		return r, nil, refuse(refusal.UnknownDocument, "no such registration")
 	}
-	_, refused, err = b.consumed(tx, r.Arm, now)
+	_, refused, err = b.consumed(tx, r.Arm, over{}, now)
 	return r, refused, err
 }
 

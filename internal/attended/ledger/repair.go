@@ -79,18 +79,18 @@ func deadSince(now time.Time) int64 { return now.Add(-NodeTime).UnixMilli() }
 // wasn't claimed fails without an effect, what was claimed is unknown.
 func (b *Book) orphans(ctx context.Context) error {
 	unclaimed := b.sweepCalls(ctx, func(tx *tx, c call, now time.Time) error {
-		return b.settle(tx, c, callRetire, end{effect: controlv1.NoEffect, code: refusal.NotDispatched}, now)
+		return b.settle(tx, &c, callRetire, end{effect: controlv1.NoEffect, code: refusal.NotDispatched}, now)
 	}, func(now time.Time) (string, []any) {
 		return `state='pending_confirmation' and tenant=$2 and` + dead, []any{deadSince(now), b.tenant}
 	})
 	claimed := b.sweepCalls(ctx, func(tx *tx, c call, now time.Time) error {
 		if mutant == orphansWithout {
-			return b.settle(tx, c, callWithhold, end{effect: controlv1.NoEffect, code: refusal.NotDispatched}, now)
+			return b.settle(tx, &c, callWithhold, end{effect: controlv1.NoEffect, code: refusal.NotDispatched}, now)
 		}
 		if c.Code == "" {
 			c.Code = refusal.ChannelUnavailable
 		}
-		return b.settle(tx, c, callLose, c.lost(false, now), now)
+		return b.settle(tx, &c, callLose, c.lost(false, now), now)
 	}, func(now time.Time) (string, []any) {
 		return `state in ('dispatched','cancelling') and tenant=$2 and` + dead, []any{deadSince(now), b.tenant}
 	})
@@ -180,7 +180,7 @@ func (b *Book) lapses(ctx context.Context) error {
 		return err
 	})
 	unconfirmed := b.sweepCalls(ctx, func(tx *tx, c call, now time.Time) error {
-		return b.settle(tx, c, callLapse, end{effect: controlv1.NoEffect, code: refusal.ConfirmExpired}, now)
+		return b.settle(tx, &c, callLapse, end{effect: controlv1.NoEffect, code: refusal.ConfirmExpired}, now)
 	}, func(now time.Time) (string, []any) {
 		return `tenant=$2 and state='pending_confirmation' and deadline_ms<=$1`, []any{now.UnixMilli(), b.tenant}
 	})
@@ -188,12 +188,12 @@ func (b *Book) lapses(ctx context.Context) error {
 		if c.Code == "" {
 			c.Code = refusal.TimedOut
 		}
-		return b.settle(tx, c, callLose, c.lost(true, now), now)
+		return b.settle(tx, &c, callLose, c.lost(true, now), now)
 	}, func(now time.Time) (string, []any) {
 		return `tenant=$2 and state in ('dispatched','cancelling') and deadline_ms<=$1`, []any{now.Add(-OverdueTime).UnixMilli(), b.tenant}
 	})
 	reaped := b.sweepCalls(ctx, func(tx *tx, c call, now time.Time) error {
-		return b.settle(tx, c, callReap, end{effect: c.unheard(), code: refusal.WindowExpired, late: c.LateUntilMS}, now)
+		return b.settle(tx, &c, callReap, end{effect: c.unheard(), code: refusal.WindowExpired, late: c.LateUntilMS}, now)
 	}, func(now time.Time) (string, []any) {
 		return `tenant=$2 and state='unknown' and late_until_ms<=$1`, []any{now.UnixMilli(), b.tenant}
 	})

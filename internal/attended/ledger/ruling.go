@@ -26,7 +26,7 @@ func (b *Book) rule(tx *tx, c *call, r Ruling, arguments controlv1.Value) (refus
 	if r.Set == nil || r.Resource.Name() != c.Tool.String() {
 		return nil, refuse(refusal.PolicyUnavailable, "no policy was asked for exactly this")
 	}
-	receipt, err := b.opts.Receipts.AdmitIn(tx, r.Set, policy.Ask{RequestDigest: c.RequestDigest.String(), Expires: time.UnixMilli(c.DeadlineMS),
+	receipt, err := b.opts.Receipts.AdmitIn(tx, r.Set, policy.Ask{RequestDigest: c.RequestDigest.String(), Expires: time.UnixMilli(c.DeadlineMS), Claims: !c.Class.Mutates(),
 		Request: policy.Request{Who: r.Who, Action: policy.OfClass(string(c.Class)), Resource: r.Resource, Tainted: r.Tainted, Arguments: arguments.Bytes()}})
 	if err != nil {
 		if receipt.State != "" || receipt.Decision.Code == refusal.PolicyUnavailable {
@@ -38,7 +38,7 @@ func (b *Book) rule(tx *tx, c *call, r Ruling, arguments controlv1.Value) (refus
 		return nil, err
 	}
 	if !c.Class.Mutates() {
-		return nil, b.used(tx, *c)
+		return nil, nil
 	}
 	// A permit that asks for no confirmation of a mutation doesn't spare it one.
 	c.Level = controlv1.VisibleClick
@@ -49,11 +49,7 @@ func (b *Book) rule(tx *tx, c *call, r Ruling, arguments controlv1.Value) (refus
 	return nil, err
 }
 
-// used takes a call's receipt for its claim, as the call is confirmed.
+// used takes a mutation's receipt for its claim, as the call was confirmed.
 func (b *Book) used(tx *tx, c call) error {
-	given := policy.None
-	if c.Class.Mutates() {
-		given = policy.Level(c.Level)
-	}
-	return b.opts.Receipts.UseIn(tx, c.Policy.String(), c.RequestDigest.String(), given)
+	return b.opts.Receipts.UseIn(tx, c.Policy.String(), c.RequestDigest.String(), policy.Level(c.Level))
 }

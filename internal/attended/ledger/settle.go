@@ -33,10 +33,7 @@ func (b *Book) end(ctx context.Context, id controlv1.ID, decide func(call) (verb
 		if err != nil {
 			return nil, err
 		}
-		if err := b.settle(tx, c, v, e, time.Now()); err != nil {
-			return nil, err
-		}
-		c, err = b.findCall(tx, id.String())
+		err = b.settle(tx, &c, v, e, time.Now())
 		out = c.Call
 		return nil, err
 	})
@@ -44,8 +41,8 @@ func (b *Book) end(ctx context.Context, id controlv1.ID, decide func(call) (verb
 }
 
 // settle is the one way to a call's end: the trace's outcome first, then the
-// call's facts, then its move.
-func (b *Book) settle(tx *tx, c call, v verb, e end, now time.Time) error {
+// call's move with its facts, and c as it stands then.
+func (b *Book) settle(tx *tx, c *call, v verb, e end, now time.Time) error {
 	to, ok := calls.goes(v, c.stand.state)
 	if !ok {
 		return refuse(refusal.Conflict, "the call can't be "+string(v)+" now")
@@ -63,20 +60,25 @@ func (b *Book) settle(tx *tx, c call, v verb, e end, now time.Time) error {
 		settled = 0
 	}
 	if to != string(CallCancelling) {
-		if err := endTrace(tx, c, CallState(to), e.effect, e.code, e.result, now); err != nil {
+		if err := endTrace(tx, *c, CallState(to), e.effect, e.code, e.result, now); err != nil {
 			return err
 		}
-	}
-	_, err := tx.Exec(`update attended_call set effect=$1, result_digest=$2, late_until_ms=$3, settled_ms=$4 where call=$5 and version=$6`,
-		string(e.effect), e.result, e.late, settled, c.ID.String(), c.stand.version)
-	if err != nil {
-		return err
 	}
 	more := []audit.Field{audit.Word("effect", e.effect)}
 	if e.result != "" {
 		more = append(more, audit.Digest("result", e.result))
 	}
-	return b.move(tx, &calls, c.ID.String(), v, c.stand, c.event(e.code, more...), now)
+	err := b.move(tx, &calls, c.ID.String(), v, c.stand, c.event(e.code, more...), now,
+		"effect=", string(e.effect), "result_digest=", e.result, "late_until_ms=", e.late, "settled_ms=", settled)
+	if err != nil {
+		return err
+	}
+	c.stand = stand{to, c.stand.version + 1}
+	c.State, c.Effect, c.Code, c.LateUntilMS, c.ResultDigest = CallState(to), e.effect, e.code, e.late, controlv1.Digest{}
+	if e.result != "" {
+		c.ResultDigest, err = controlv1.ParseDigest(e.result)
+	}
+	return err
 }
 
 // Settle writes what the page reported of a call that was sent: Success with the
@@ -124,10 +126,7 @@ func (b *Book) Cancel(ctx context.Context, who Caller, id controlv1.ID) (out Cal
 		if err != nil {
 			return nil, err
 		}
-		if err := b.stop(tx, c, refusal.CallCancelled, true, time.Now()); err != nil {
-			return nil, err
-		}
-		c, err = b.findCall(tx, id.String())
+		err = b.stop(tx, &c, refusal.CallCancelled, true, time.Now())
 		out = c.Call
 		return nil, err
 	})
@@ -146,14 +145,10 @@ func (b *Book) TimeOut(ctx context.Context, id controlv1.ID) (out Call, err erro
 		case c.DeadlineMS > time.Now().UnixMilli():
 			return nil, refuse(refusal.Conflict, "there is time still")
 		case c.State == CallPending:
-			err = b.settle(tx, c, callLapse, end{effect: controlv1.NoEffect, code: refusal.ConfirmExpired}, time.Now())
+			err = b.settle(tx, &c, callLapse, end{effect: controlv1.NoEffect, code: refusal.ConfirmExpired}, time.Now())
 		default:
-			err = b.stop(tx, c, refusal.TimedOut, true, time.Now())
+			err = b.stop(tx, &c, refusal.TimedOut, true, time.Now())
 		}
-		if err != nil {
-			return nil, err
-		}
-		c, err = b.findCall(tx, id.String())
 		out = c.Call
 		return nil, err
 	})
@@ -227,7 +222,7 @@ func (c call) unheard() controlv1.Effect {
 }
 
 // stop ends or stops a call that is active, and leaves any other as it is.
-func (b *Book) stop(tx *tx, c call, why refusal.Code, socket bool, now time.Time) error {
+func (b *Book) stop(tx *tx, c *call, why refusal.Code, socket bool, now time.Time) error {
 	switch {
 	case mutant == stopCommits && c.State == CallDispatched && socket:
 		return b.settle(tx, c, callSucceed, end{effect: controlv1.Committed}, now)
@@ -252,7 +247,7 @@ func (b *Book) stopCalls(tx *tx, why refusal.Code, socket bool, now time.Time, w
 		return err
 	}
 	for _, c := range all {
-		if err := b.stop(tx, c, why, socket, now); err != nil {
+		if err := b.stop(tx, &c, why, socket, now); err != nil {
 			return err
 		}
 	}

@@ -75,7 +75,7 @@ func (b *Book) document(tx *tx, id string) (d Document, standing bool, err error
 // Show answers a caller's call as it stands, from the durable record alone: on any
 // node, after any restart.
 func (b *Book) Show(ctx context.Context, who Caller, id controlv1.ID) (out Call, err error) {
-	err = b.db.View(ctx, func(tx *tx) error {
+	err = b.db.Look(ctx, func(tx *tx) error {
 		c, err := b.ownCall(tx, id, who)
 		out = c.Call
 		return err
@@ -86,7 +86,7 @@ func (b *Book) Show(ctx context.Context, who Caller, id controlv1.ID) (out Call,
 // Call answers one of the tenant's calls, whoever asked for it: for the node that
 // carries it.
 func (b *Book) Call(ctx context.Context, id controlv1.ID) (out Call, err error) {
-	err = b.db.View(ctx, func(tx *tx) error {
+	err = b.db.Look(ctx, func(tx *tx) error {
 		c, err := b.findCall(tx, id.String())
 		if err == nil && c.tenant != b.tenant {
 			err = refuse(refusal.UnknownCall, "no such call")

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,36 +77,46 @@ type event struct {
 // update on the full state that was read, and its audit row. From a state where v
 // doesn't start, and where somebody else moved it meanwhile, it is a Conflict and
 // nothing is changed.
-func (b *Book) move(tx *tx, n *noun, id string, v verb, was stand, e event, now time.Time) error {
+// also are further columns that it writes, "name=" and a value each.
+func (b *Book) move(tx *tx, n *noun, id string, v verb, was stand, e event, now time.Time, also ...any) error {
 	to, ok := n.goes(v, was.state)
 	if !ok {
 		return refuse(refusal.Conflict, n.name+" can't be "+string(v)+" now")
 	}
-	rows, err := tx.Exec(`update `+n.table+` set state=$1, version=version+1, reason=$2, moved_ms=$3 where `+n.key+`=$4 and state=$5 and version=$6`,
-		to, string(e.reason), now.UnixMilli(), id, was.state, was.version)
+	more, args := "", []any{to, string(e.reason), now.UnixMilli(), id, was.state, was.version}
+	for i := 0; i < len(also); i += 2 {
+		args = append(args, also[i+1])
+		more += fmt.Sprintf(", %s$%d", also[i], len(args))
+	}
+	facts, err := n.written(tx, `update `+n.table+` set state=$1, version=version+1, reason=$2, moved_ms=$3`+more+` where `+n.key+`=$4 and state=$5 and version=$6 returning `+n.facts, args...)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = refuse(refusal.Conflict, n.name+" stands elsewhere than was read")
+	}
 	if err != nil {
 		return err
 	}
-	if rows != 1 {
-		return refuse(refusal.Conflict, n.name+" stands elsewhere than was read")
-	}
 	b.notify(tx, n, id, to, e.reason)
-	return b.tell(tx, n, id, v, stand{to, was.version + 1}, e)
+	return b.tell(tx, n, id, v, stand{to, was.version + 1}, e, facts)
 }
 
 // begun tells the birth of a record whose row was just inserted.
 func (b *Book) begun(tx *tx, n *noun, id string, v verb, e event) error {
+	facts, err := n.written(tx, `select `+n.facts+` from `+n.table+` where `+n.key+`=$1`, id)
+	if err != nil {
+		return err
+	}
+	return b.born(tx, n, id, v, e, facts)
+}
+
+// born is begun where the insertion answered the facts.
+func (b *Book) born(tx *tx, n *noun, id string, v verb, e event, facts string) error {
 	b.notify(tx, n, id, n.born(v), e.reason)
-	return b.tell(tx, n, id, v, stand{n.born(v), 1}, e)
+	return b.tell(tx, n, id, v, stand{n.born(v), 1}, e, facts)
 }
 
 // tell appends the audit row: the state, the version, and the digest of the
 // record's facts, which holds the row to the log.
-func (b *Book) tell(tx *tx, n *noun, id string, v verb, is stand, e event) error {
-	facts, err := n.digest(tx, id)
-	if err != nil {
-		return err
-	}
+func (b *Book) tell(tx *tx, n *noun, id string, v verb, is stand, e event, facts string) error {
 	public := append([]audit.Field{audit.Word("state", is.state), audit.Count("version", is.version), audit.Digest("facts", facts)}, e.public...)
 	if e.tenant == anyTenant {
 		e.tenant = b.tenant
@@ -114,17 +126,23 @@ func (b *Book) tell(tx *tx, n *noun, id string, v verb, is stand, e event) error
 	})
 }
 
-// digest names a record's facts as they stand.
-func (n *noun) digest(tx *tx, id string) (string, error) {
-	width := strings.Count(n.facts, ",") + 1
-	values, into := make([]any, width), make([]any, width)
-	for i := range values {
-		into[i] = &values[i]
-	}
-	if err := tx.QueryRow(`select `+n.facts+` from `+n.table+` where `+n.key+`=$1`, id).Scan(into...); err != nil {
+// written names a record's facts as they stand, by a statement that answers them;
+// sql.ErrNoRows where it answers none.
+func (n *noun) written(tx *tx, statement string, args ...any) (string, error) {
+	values, into := row(strings.Count(n.facts, ",") + 1)
+	if err := tx.QueryRow(statement, args...).Scan(into...); err != nil {
 		return "", err
 	}
 	return factsDigest(values)
+}
+
+// row makes room for so many columns.
+func row(width int) (values, into []any) {
+	values, into = make([]any, width), make([]any, width)
+	for i := range values {
+		into[i] = &values[i]
+	}
+	return values, into
 }
 
 func factsDigest(values []any) (string, error) {
@@ -165,7 +183,7 @@ func (b *Book) notify(tx *tx, n *noun, id, state string, why refusal.Code) {
 			all := b.onAny
 			b.mu.Unlock()
 			for _, f := range all {
-				f(c)
+				f(c, CallState(state))
 			}
 		})
 	}

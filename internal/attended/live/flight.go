@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,7 +38,8 @@ type flight struct {
 
 	mu       sync.Mutex // guards what follows
 	change   chan struct{}
-	call     ledger.Call // as it was last read or written
+	call     ledger.Call        // as it was last read or written
+	news     []ledger.CallState // where poke said that the call went
 	asking   *controlv1.ConfirmationRequest
 	waiters  map[*waiter]bool
 	result   controlv1.Value
@@ -73,7 +75,13 @@ func (f *flight) hear(what said) {
 	}
 }
 
-func (f *flight) poke() {
+// poke says that the call was moved to a state; "" that it may have been.
+func (f *flight) poke(to ledger.CallState) {
+	f.mu.Lock()
+	if !slices.Contains(f.news, to) {
+		f.news = append(f.news, to)
+	}
+	f.mu.Unlock()
 	select {
 	case f.wake <- struct{}{}:
 	default:
@@ -92,6 +100,16 @@ func (f *flight) part(w *waiter) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.waiters, w)
+}
+
+// moved takes what poke said, and tells whether any of it is news to who knows the
+// call as it is given: a flight's own moves aren't.
+func (f *flight) moved(call ledger.Call) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	news := f.news
+	f.news = nil
+	return slices.ContainsFunc(news, func(to ledger.CallState) bool { return to != call.State })
 }
 
 // changes is closed when something has changed since. Of no flight, and of one that
@@ -232,7 +250,9 @@ func (f *flight) confirm(call ledger.Call) ledger.Call {
 			call = f.put(func(ctx context.Context) (ledger.Call, error) { return f.a.Book.Lapse(ctx, call.ID) }, call)
 			deadline.Reset(time.Second) // where the two clocks differ by a little
 		case <-f.wake:
-			call = f.read(call)
+			if f.moved(call) {
+				call = f.read(call)
+			}
 		case <-f.c.gone:
 			if call = f.retire(call); call.State == ledger.CallPending {
 				return call
@@ -338,7 +358,10 @@ func (f *flight) dispatch(call ledger.Call) ledger.Call {
 			}
 			select {
 			case <-f.wake: // moved since the claim, perhaps by a cancel: then it isn't sent at all
-				f.poke()
+				if !f.moved(call) {
+					break
+				}
+				f.poke("") // follow is to hear of it too
 				if now := f.read(call); now.State != call.State {
 					return refusal.CallCancelled
 				}
@@ -377,7 +400,9 @@ func (f *flight) follow(call ledger.Call) {
 		case s := <-f.inbox:
 			call = f.outcome(call, s)
 		case <-f.wake:
-			call = f.read(call)
+			if f.moved(call) {
+				call = f.read(call)
+			}
 		case <-timer.C:
 			call = f.overdue(call)
 			timer.Reset(f.wait(call, told))

@@ -200,12 +200,12 @@ func (a *Authority) armEnded(arm ref.Attended, why refusal.Code) {
 }
 
 // moved wakes the call that a verb has just moved.
-func (a *Authority) moved(id controlv1.ID) {
+func (a *Authority) moved(id controlv1.ID, to ledger.CallState) {
 	a.mu.Lock()
 	f := a.flights[id]
 	a.mu.Unlock()
 	if f != nil {
-		f.poke()
+		f.poke(to)
 	}
 }
 
@@ -258,7 +258,7 @@ func (a *Authority) watch() {
 			}
 		}
 		for _, f := range flights {
-			f.poke()
+			f.poke("")
 		}
 	}
 }

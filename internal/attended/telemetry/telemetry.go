@@ -103,7 +103,7 @@ func Start(c Config) (*Exporter, error) {
 		}
 		e.sinks = append(e.sinks, s)
 	}
-	c.Book.OnCall(func(controlv1.ID) {
+	c.Book.OnCall(func(controlv1.ID, ledger.CallState) {
 		select {
 		case e.nudge <- struct{}{}:
 		default: // it will look anyway
