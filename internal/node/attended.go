@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"chaperone/internal/attended/controlv1"
 	attended "chaperone/internal/attended/ledger"
 	"chaperone/internal/attended/live"
-	"chaperone/internal/policy"
 	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
 	"chaperone/internal/surface/pagesock"
@@ -75,13 +73,6 @@ func (n *Node) endAttended(ctx context.Context) error {
 // authority makes the one authority over the attended ledger, and looks after that
 // ledger until the node closes, which is after its last channel.
 func (n *Node) authority(ctx context.Context, key []byte) (*live.Authority, error) {
-	set, err := n.policies()
-	if err != nil {
-		return nil, err
-	}
-	if n.receipts, err = policy.NewBook(n.db, n.log, Tenant, policy.Options{Secret: key}); err != nil {
-		return nil, err
-	}
 	mark, err := hkdf.Key(sha256.New, key, nil, "chaperone mark v1", 8)
 	if err != nil {
 		return nil, err
@@ -108,20 +99,8 @@ func (n *Node) authority(ctx context.Context, key []byte) (*live.Authority, erro
 	}
 	n.beat(ctx)
 	n.look(context.WithoutCancel(ctx))
-	return live.New(live.Config{Book: n.attended, Policy: set, Passkeys: n.credentials, Key: refs, Tenant: Tenant, Name: name, Origin: n.config.PublicOrigin,
+	return live.New(live.Config{Book: n.attended, Policy: n.policies, Passkeys: n.credentials, Key: refs, Tenant: Tenant, Name: name, Origin: n.config.PublicOrigin,
 		Reads: n.config.reads()})
-}
-
-// policies answers what decides: the operator's file, or the default.
-func (n *Node) policies() (*policy.Set, error) {
-	if n.config.Policy == "" {
-		return policy.Default(), nil
-	}
-	data, err := os.ReadFile(n.config.Policy)
-	if err != nil {
-		return nil, fmt.Errorf("policy: %w", err)
-	}
-	return policy.Parse(n.config.Policy, data)
 }
 
 // look repairs, again and again, until the node closes. Each round is safe to fail.
@@ -145,14 +124,6 @@ func (n *Node) look(ctx context.Context) {
 			}
 		}
 	}()
-}
-
-// sweepDecisions drops decisions that nobody claimed in time, or that are too old.
-func (n *Node) sweepDecisions(ctx context.Context) error {
-	if n.receipts == nil {
-		return nil
-	}
-	return n.receipts.Sweep(ctx)
 }
 
 // beat tells the other nodes that this one lives, and this one whether it can write.

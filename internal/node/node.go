@@ -9,6 +9,7 @@
 //	node.go     Open and Close: what is made of what
 //	ended.go    what ends with a session
 //	attended.go attended control: its key, ledger, authority and pages
+//	policies.go what decides over calls, and over launches
 //	acting.go   and as agents reach it; telemetry.go: where its calls are exported
 //	sources.go  where items are, and the mail that comes in
 //	surfaces.go the one table of routes
@@ -78,9 +79,10 @@ type Node struct {
 	desk        *operation.Desk
 	provider    *idp.Provider // nil with another one
 	party       *oidc.Party
+	policies    *policy.Set
 	receipts    *policy.Book
 	attended    *attended.Book
-	control     *live.Authority // nil, as the two above, where attended control is off
+	control     *live.Authority // nil, as the one above, where attended control is off
 	off         string          // why it is
 	pages       *pagesock.Server
 	fleet       *fleet.Fleet // nil where no browser can be contained
@@ -99,7 +101,7 @@ type Node struct {
 // and listens nowhere yet. After an error nothing is left open.
 func Open(ctx context.Context, home string, config Config, version string) (*Node, error) {
 	n := &Node{home: home, version: version, config: config, ending: make(chan struct{})}
-	for _, step := range []func(context.Context) error{n.openGround, n.openSignIn, n.openAccount, n.openAttended, n.openTelemetry, n.openFleet, n.openSurfaces} {
+	for _, step := range []func(context.Context) error{n.openGround, n.openSignIn, n.openAccount, n.openPolicies, n.openAttended, n.openTelemetry, n.openFleet, n.openSurfaces} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, n.Close(context.WithoutCancel(ctx)))
 		}
@@ -237,7 +239,8 @@ func (n *Node) openFleet(context.Context) error {
 		n.notes = append(n.notes, "Owned browsers are off: "+err.Error()+". `chaperone doctor` says how to mend it.")
 		return nil
 	}
-	n.fleet = fleet.New(fleet.Config{Book: n.runs, Engagements: n.config.Engagements, Engine: engine, Most: n.config.Browser.Most, Own: n.own})
+	n.fleet = fleet.New(fleet.Config{Book: n.runs, Engagements: n.config.Engagements, Engine: engine, Most: n.config.Browser.Most,
+		Allowed: n.launches(), Own: n.own})
 	n.later(n.fleet.Close)
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"chaperone/internal/audit"
+	"chaperone/internal/node"
 	"chaperone/internal/sitetest"
 )
 
@@ -234,5 +236,51 @@ func TestOwnedRuns(t *testing.T) {
 	}
 	if status, body := o.send("GET", "/v1/owned/runs", nil, auth); status != 200 || !strings.Contains(string(body), `"runs":[]`) {
 		t.Errorf("%d %s", status, body)
+	}
+}
+
+// An operator's policies are asked before a browser is started, for whichever
+// surface, and the decision is there to be read; without a file whoever has the
+// engagement opens.
+func TestLaunchesAskThePolicies(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "policy.cedar")
+	rules := `@id("reads") permit (principal, action == Action::"observe", resource);
+@id("acme") permit (principal, action == Action::"launch", resource == Engagement::"acme");
+@id("asked") @require_confirmation("passkey") permit (principal, action == Action::"launch", resource == Engagement::"asked");
+@id("no-agents") forbid (principal is Agent, action == Action::"launch", resource == Engagement::"mine");
+@id("mine") permit (principal, action == Action::"launch", resource == Engagement::"mine");`
+	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := stand(t, func(c *node.Config) { c.Policy = file })
+	all := []string{"acme", "other", "asked", "mine"}
+	for _, name := range all {
+		s.engage(name)
+	}
+	o := s.settle("Ada")
+	var made struct {
+		Token string `json:"token"`
+	}
+	o.do("POST", "/api/tokens", map[string]any{"name": "agent", "scopes": []string{"owned"}, "engagements": all, "expires_in_s": 3600}, &made)
+	agent := s.mcp(made.Token)
+	for name, opens := range map[string]bool{"acme": true, "other": false, "asked": false, "mine": false} {
+		text, failed := tool(t, agent, "browser_open", map[string]any{"engagement": name})
+		if failed == opens || failed && !strings.Contains(text, "policy_denied") {
+			t.Errorf("an agent opens %s: %s", name, text)
+		}
+	}
+	o.refused("POST", "/api/agents", map[string]any{"engagement": "other"}, 403, "policy_denied")
+	o.refused("POST", "/api/agents", map[string]any{"engagement": "asked"}, 403, "policy_denied")
+	var mine struct {
+		RunID string `json:"run_id"`
+	}
+	if o.do("POST", "/api/agents", map[string]any{"engagement": "mine"}, &mine); mine.RunID == "" {
+		t.Error("the person herself doesn't open what her agents may not")
+	}
+	kinds := map[string]int{}
+	_, _, db := s.node.Attended()
+	err := audit.Records(t.Context(), db, audit.Filter{}, func(r audit.Record) error { kinds[r.Kind]++; return nil })
+	if err != nil || kinds["policy.allowed"] != 4 || kinds["policy.used"] != 2 || kinds["policy.denied"] != 3 {
+		t.Errorf("the log has %v, %v", kinds, err)
 	}
 }

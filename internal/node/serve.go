@@ -188,7 +188,7 @@ func (n *Node) background(ctx context.Context, tasks *sync.WaitGroup) {
 func (n *Node) repair(ctx context.Context) {
 	for name, f := range map[string]func(context.Context) error{
 		"accounts": n.desk.Repair, "sessions": n.sessions.Sweep, "grants": n.sweepTokens, "runs": n.recoverRuns, "content": n.sweepContent, "people": n.credentials.Sweep,
-		"decisions": n.sweepDecisions,
+		"decisions": n.receipts.Sweep,
 	} {
 		if err := f(ctx); err != nil && ctx.Err() == nil {
 			log.Printf("background: %s: %s", name, refusal.Of(err))

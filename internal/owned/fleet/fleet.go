@@ -51,6 +51,10 @@ type Config struct {
 	Most        int           // browsers at once; 0: DefaultMost
 	Idle        time.Duration // without an action for as long ends it; 0: 30 minutes
 
+	// Allowed judges an opening, with the digest of its scope, before anything of it
+	// is started; nil: whoever has the engagement opens.
+	Allowed func(ctx context.Context, o Opening, scope string) error
+
 	Own func() []netip.AddrPort // where this server listens, which no scope reaches; nil: nowhere
 }
 
@@ -89,7 +93,7 @@ type Opening struct {
 }
 
 // Open starts a browser and launches it. Refusals: unknown (no such engagement),
-// bad_document (its file), too_many (the limit), prerequisite_missing, conflict
+// bad_document (its file), what Allowed says, too_many (the limit), prerequisite_missing, conflict
 // (that run id is running), ended (the server is ending).
 func (f *Fleet) Open(ctx context.Context, o Opening) (*Browser, error) {
 	s, err := f.scope(o.Engagement)
@@ -98,6 +102,11 @@ func (f *Fleet) Open(ctx context.Context, o Opening) (*Browser, error) {
 	}
 	if o.RunID == "" {
 		o.RunID = o.Surface + "-" + run.NewToken()[:16]
+	}
+	if f.config.Allowed != nil {
+		if err := f.config.Allowed(ctx, o, s.Digest()); err != nil {
+			return nil, err
+		}
 	}
 	if err := f.reserve(); err != nil {
 		return nil, err

@@ -145,6 +145,8 @@ func (o *owned) open(ctx context.Context, g oauth.Grant, engagement string) (*sd
 	switch {
 	case errors.Is(err, refusal.TooMany):
 		return refused(&browser.Failure{Code: refusal.BrowserActionFailed, Reason: refusal.TooMany, Detail: "this server runs as many browsers as it may; close one"}), nil
+	case errors.Is(err, refusal.PolicyDenied), errors.Is(err, refusal.PolicyUnavailable):
+		return refused(&browser.Failure{Code: refusal.BrowserActionFailed, Reason: refusal.Of(err), Detail: "the operator's policies don't allow it; ask the operator"}), nil
 	case errors.Is(err, refusal.Unknown), errors.Is(err, refusal.BadDocument):
 		return refused(argumentError("no such engagement now; ask the operator")), nil
 	case err != nil:
