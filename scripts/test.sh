@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 scripts/need.sh test
 make --no-print-directory build
 [[ ! -x scripts/install-clients.sh ]] || scripts/install-clients.sh
+[[ ! -x scripts/install-agent-servers.sh ]] || scripts/install-agent-servers.sh
 
 echo "== vet"
 go vet ./...

@@ -1,0 +1,33 @@
+#!/bin/sh
+# Installs the agent API servers that tests run turns against. They go into
+# .cache/agent-servers of this checkout, pinned by scripts/agent-servers/. Safe to
+# run again: what is there already is left alone.
+#   scripts/install-agent-servers.sh [PART…]      PART: npm; default all
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+pins=$root/scripts/agent-servers
+cache=$root/.cache/agent-servers
+mkdir -p "$cache"
+
+need() { # need COMMAND PACKAGES
+	command -v "$1" >/dev/null || { echo "$1 is missing: apt-get install -y $2" >&2; exit 4; }
+}
+
+# One stamp a part, holding the pins that it was installed from; it is written
+# last, so a part that was interrupted is made anew.
+
+npm_part() { # the LangGraph API server for JavaScript graphs
+	need node nodejs
+	need npm npm
+	cmp -s "$pins/npm/package-lock.json" "$cache/npm.stamp" && return
+	rm -rf "$cache/npm" "$cache/npm.stamp"
+	mkdir -p "$cache/npm"
+	cp "$pins/npm/package.json" "$pins/npm/package-lock.json" "$cache/npm/"
+	(cd "$cache/npm" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+	cp "$pins/npm/package-lock.json" "$cache/npm.stamp"
+}
+
+for part in ${@:-npm}; do
+	"${part}_part"
+done
