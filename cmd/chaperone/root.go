@@ -37,6 +37,7 @@ func newRoot(a *app) *cobra.Command {
 		newServeCmd(a),
 		newEnrolCmd(a),
 		newHostCmd(a),
+		newRunCmd(a),
 		newScopeCmd(a),
 		newPolicyCmd(a),
 		newQualifyCmd(a),

@@ -14,7 +14,7 @@ package floors
 var floors = []struct{ name, packages string }{
 	{"wire contract", "spec docs web internal/canon internal/refusal internal/ref internal/identity internal/schema internal/owned/ownedv1 internal/owned/scope internal/portal/tool internal/attended/controlv1"},
 	{"durable authority", "internal/store internal/audit internal/policy internal/owned/run internal/session internal/credential internal/oauth internal/portal/ledger internal/portal/item internal/attended/ledger"},
-	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client internal/owned/corpus internal/owned/native internal/owned/fleet internal/oidc internal/idp internal/portal/source internal/portal/operation internal/attended/live internal/attended/client internal/attended/telemetry"},
+	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client internal/owned/corpus internal/owned/native internal/owned/fleet internal/owned/engagement internal/oidc internal/idp internal/portal/source internal/portal/operation internal/attended/live internal/attended/client internal/attended/telemetry"},
 	{"surface", "internal/surface/guard internal/surface/runsock internal/surface/pagesock internal/surface/mcp internal/surface/rest internal/surface/site"},
 	{"composition", "internal/node cmd/chaperone"},
 	{"test kit", "internal/storetest internal/sitetest internal/idptest internal/pagetest internal/sourcetest internal/leaktest internal/controltest internal/floors"},
@@ -41,6 +41,8 @@ var siblings = map[string]string{
 	"internal/oauth":         "internal/store internal/audit",
 	"internal/portal/ledger": "internal/store internal/audit",
 	"internal/portal/item":   "internal/store internal/audit",
+
+	"internal/owned/engagement": "internal/owned/host",
 
 	"internal/attended/controlv1": "internal/refusal internal/canon internal/ref internal/schema",
 	"internal/attended/ledger":    "internal/store internal/audit internal/policy",
