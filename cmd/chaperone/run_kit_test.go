@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,176 +12,6 @@ import (
 	"testing"
 	"time"
 )
-
-// agentServers is where scripts/install-agent-servers.sh puts what isn't ours.
-const agentServers = "../../.cache/agent-servers"
-
-// agentServer is a real LangGraph API server whose graph does the steps of its input.
-type agentServer struct {
-	t     testing.TB
-	url   string
-	regs  string // the registrations directory that its graph looks in
-	dir   string // its own
-	cmd   *exec.Cmd
-	in    io.Closer
-	log   bytes.Buffer
-	ended chan struct{}
-}
-
-// newAgent starts a server with registrations in regs ("": one of its own).
-func newAgent(t testing.TB, regs string, args ...string) *agentServer {
-	t.Helper()
-	modules, err := filepath.Abs(filepath.Join(agentServers, "npm", "node_modules"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(modules, "@langchain/langgraph-api")); err != nil {
-		t.Fatalf("%v\nInstall the servers: scripts/install-agent-servers.sh", err)
-	}
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata/agent")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
-	if regs == "" {
-		regs = private(t)
-	}
-	a := &agentServer{t: t, regs: regs, dir: dir}
-	a.start(args...)
-	t.Cleanup(a.stop)
-	return a
-}
-
-// private is an empty registrations directory.
-func private(t testing.TB) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "browser-runs")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-// start starts the server's process.
-func (a *agentServer) start(args ...string) {
-	a.t.Helper()
-	from, to, err := os.Pipe()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	defer from.Close()
-	a.cmd = exec.Command("node", append([]string{"serve.mjs"}, args...)...)
-	a.cmd.Dir = a.dir
-	a.cmd.Env = append(os.Environ(), "AGENT_REGISTRATIONS="+a.regs, "LANGSMITH_TRACING=false", "NO_COLOR=1")
-	a.cmd.ExtraFiles = []*os.File{to}
-	a.cmd.Stdout, a.cmd.Stderr = &a.log, &a.log
-	if a.in, err = a.cmd.StdinPipe(); err != nil {
-		a.t.Fatal(err)
-	}
-	if err := a.cmd.Start(); err != nil {
-		a.t.Fatal(err)
-	}
-	to.Close()
-	a.ended = make(chan struct{})
-	go func() { a.cmd.Wait(); close(a.ended) }()
-	line, err := bufio.NewReader(from).ReadString('\n')
-	if err != nil {
-		a.stop()
-		a.t.Fatalf("the agent server didn't start: %s", a.log.String())
-	}
-	a.url = "http://" + strings.TrimSpace(line)
-}
-
-// stop ends the server, and waits.
-func (a *agentServer) stop() {
-	a.in.Close()
-	select {
-	case <-a.ended:
-	case <-time.After(patience):
-		a.cmd.Process.Kill()
-		<-a.ended
-	}
-}
-
-// kill is what the name says.
-func (a *agentServer) kill() {
-	a.cmd.Process.Kill()
-	<-a.ended
-}
-
-// ask asks the server itself, past any proxy.
-func (a *agentServer) ask(path string, into any) int {
-	a.t.Helper()
-	resp, err := http.Get(a.url + path)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if into != nil {
-		if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
-			a.t.Fatalf("%s: %v", path, err)
-		}
-	}
-	return resp.StatusCode
-}
-
-// apiRun is a run as the server knows it.
-type apiRun struct {
-	RunID  string `json:"run_id"`
-	Thread string `json:"thread_id"`
-	Status string `json:"status"`
-}
-
-// runs answers every run of every thread.
-func (a *agentServer) runs() (list []apiRun) {
-	a.t.Helper()
-	resp, err := http.Post(a.url+"/threads/search", "application/json", strings.NewReader(`{"limit":1000}`))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var threads []struct {
-		ID string `json:"thread_id"`
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&threads); err != nil {
-		a.t.Fatal(err)
-	}
-	for _, thread := range threads {
-		var of []apiRun
-		a.ask("/threads/"+thread.ID+"/runs?limit=1000", &of)
-		list = append(list, of...)
-	}
-	return list
-}
-
-// settled waits until no run is under way, and answers all.
-func (a *agentServer) settled() []apiRun {
-	a.t.Helper()
-	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		runs, busy := a.runs(), 0
-		for _, r := range runs {
-			if r.Status == "pending" || r.Status == "running" {
-				busy++
-			}
-		}
-		if busy == 0 {
-			return runs
-		}
-		if time.Since(begun) > patience {
-			a.t.Fatalf("%d runs go on at the server: %+v", busy, runs)
-		}
-	}
-}
-
-// status is one run's status at the server.
-func (a *agentServer) status(r turned) string {
-	a.t.Helper()
-	var run apiRun
-	a.ask("/threads/"+r.Thread+"/runs/"+r.RunID, &run)
-	return run.Status
-}
 
 // turned is what `chaperone run --json` printed, and how it ended.
 type turned struct {
@@ -260,23 +87,6 @@ func turn(t testing.TB, args []string) turned {
 	t.Helper()
 	cmd, out, said := begin(t, args)
 	return ended(t, cmd, out, said)
-}
-
-// empty wants a registrations directory to be empty, and waits a while for it.
-func empty(t testing.TB, dir string) {
-	t.Helper()
-	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		left, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(left) == 0 {
-			return
-		}
-		if time.Since(begun) > 10*time.Second {
-			t.Fatalf("left in the registrations directory: %v", left)
-		}
-	}
 }
 
 // appears waits for a run's descriptor in dir, and answers the run's id.

@@ -17,7 +17,7 @@ var floors = []struct{ name, packages string }{
 	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client internal/owned/corpus internal/owned/native internal/owned/fleet internal/owned/engagement internal/oidc internal/idp internal/portal/source internal/portal/operation internal/attended/live internal/attended/client internal/attended/telemetry"},
 	{"surface", "internal/surface/guard internal/surface/runsock internal/surface/pagesock internal/surface/mcp internal/surface/rest internal/surface/site"},
 	{"composition", "internal/node cmd/chaperone"},
-	{"test kit", "internal/storetest internal/sitetest internal/idptest internal/pagetest internal/sourcetest internal/leaktest internal/controltest internal/floors"},
+	{"test kit", "internal/storetest internal/sitetest internal/idptest internal/pagetest internal/sourcetest internal/leaktest internal/controltest internal/agenttest internal/floors"},
 }
 
 // siblings are the imports allowed within one floor: "importer" -> "imported…".
@@ -64,7 +64,7 @@ var hidden = map[string][]string{
 // allowed names what only some packages may import, and which those are. An
 // entry that ends in / stands for everything below it.
 var allowed = map[string]string{
-	"os/exec":      "internal/owned/jail cmd/ internal/storetest internal/sitetest internal/idptest internal/pagetest internal/sourcetest",
+	"os/exec":      "internal/owned/jail cmd/ internal/storetest internal/sitetest internal/idptest internal/pagetest internal/sourcetest internal/agenttest",
 	"flag":         "cmd/",
 	"database/sql": "internal/store internal/audit internal/policy internal/owned/run internal/session internal/credential internal/oauth internal/portal/ledger internal/portal/item internal/attended/ledger internal/storetest",
 	"plugin":       "",

@@ -154,7 +154,7 @@ var calls = map[string]string{
 	"net.ListenUnix":   "internal/surface/ internal/owned/host",
 	"os.Getenv":        "cmd/ internal/storetest internal/sitetest",
 	"os.LookupEnv":     "cmd/ internal/storetest internal/sitetest",
-	"os.Environ":       "cmd/ internal/owned/jail internal/storetest internal/sitetest internal/idptest",
+	"os.Environ":       "cmd/ internal/owned/jail internal/storetest internal/sitetest internal/idptest internal/agenttest",
 	"log.Fatal":        "",
 	"log.Fatalf":       "",
 	"os.Exit":          "cmd/ internal/owned/jail internal/storetest",
