@@ -20,7 +20,7 @@ type Names map[string]string
 
 var (
 	placeholder = regexp.MustCompile(`\{\{[^{}]*\}\}`)
-	pattern     = regexp.MustCompile(`^\{\{(hex(?:32|40|64) [a-z_0-9]+|within \d+|capabilities|string|integer|any)\}\}$`)
+	pattern     = regexp.MustCompile(`^\{\{(hex(?:32|40|64) [a-z_0-9]+|within \d+|capabilities|string(?: [a-z_0-9]+)?|integer|any)\}\}$`)
 )
 
 // capabilities is what the pattern of that name matches.
@@ -157,6 +157,9 @@ func (n Names) fits(pattern string, got any, now time.Time) bool {
 	case "any":
 		return true
 	case "string":
+		if rest != "" {
+			n[rest] = text
+		}
 		return isText
 	case "integer":
 		return isNumber && err == nil

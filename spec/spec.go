@@ -18,5 +18,5 @@ import "embed"
 // Files holds the pages, vectors and transcripts under their paths in this
 // folder.
 //
-//go:embed *.md vectors/*.json transcripts/README.md transcripts/*.txtar transcripts/attended/*.txtar
+//go:embed *.md vectors/*.json transcripts/README.md transcripts/*.txtar transcripts/attended/*.txtar transcripts/control/*.txtar
 var Files embed.FS

@@ -113,19 +113,23 @@ func (p *page) armBy(signIn func(from string)) {
 	p.must("POST", attendedArm, map[string]any{"route_id": p.route.String(), "next": "/"}, &to)
 	signIn(to.URL)
 	p.must("POST", "/api/browser-control/document", map[string]any{"csrf": p.csrf, "route_id": p.route.String()}, nil)
-	var tools []any
-	for _, t := range p.catalog.Tools() {
-		tools = append(tools, map[string]any{"tool_id": t.ID().String(), "schema_digest": t.Schemas().String()})
-	}
 	var armed struct {
 		Nonce string `json:"open_nonce"`
 	}
 	p.must("POST", attendedArm+"/finalize", map[string]any{"route_id": p.route.String(), "registration_generation": 1,
-		"catalog_digest": p.catalog.Digest().String(), "tools": tools}, &armed)
+		"catalog_digest": p.catalog.Digest().String(), "tools": p.offer()}, &armed)
 	var err error
 	if p.nonce, err = controlv1.ParseNonce(armed.Nonce); err != nil {
 		p.t.Fatal(err)
 	}
+}
+
+// offer is what finalize is told of the page's tools.
+func (p *page) offer() (tools []any) {
+	for _, t := range p.catalog.Tools() {
+		tools = append(tools, map[string]any{"tool_id": t.ID().String(), "schema_digest": t.Schemas().String()})
+	}
+	return tools
 }
 
 func (p *page) must(method, path string, body, into any) {
