@@ -105,14 +105,16 @@ func (b *Book) Admit(ctx context.Context, m Admission) (out Call, fresh bool, er
 // replay answers the call that this exact request made before, whatever became of
 // it or its lease. The same request_id with other content is a conflict.
 func (b *Book) replay(tx *tx, m Admission, id controlv1.ID, out *Call) (bool, error) {
-	all, err := readCalls(tx, `lease=$1 and request_id=$2`, m.Request.Lease.String(), m.Request.ID.String())
-	if err != nil || len(all) == 0 {
+	c, err := readCall(tx.QueryRow(selectCall+`lease=$1 and request_id=$2`, m.Request.Lease.String(), m.Request.ID.String()))
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return false, nil
+	case err != nil:
 		return false, err
-	}
-	if all[0].ID != id {
+	case c.ID != id:
 		return false, refuse(refusal.RequestConflict, "that request id was used for another request")
 	}
-	*out = all[0].Call
+	*out = c.Call
 	return true, nil
 }
 
