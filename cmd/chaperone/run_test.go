@@ -117,6 +117,18 @@ func TestRunsThatDontSucceed(t *testing.T) {
 		want(t, "said", r.said, `the browser's host ended while the run went on`)
 		gone(t, below)
 	})
+	t.Run("browser is killed", func(t *testing.T) {
+		cmd, out, said := begin(t, turnArgs(t, a.URL, a.Registrations, `["open",{"sleep":300000}]`))
+		appears(t, a.Registrations)
+		below := descendants(cmd.Process.Pid)
+		syscall.Kill(find("browser", cmd.Process.Pid), syscall.SIGKILL)
+		r := ended(t, cmd, out, said)
+		if r.exit != exitFailed || r.Status != "interrupted" || a.Status(r.Thread, r.RunID) != "interrupted" {
+			t.Errorf("exit %d: %s%s", r.exit, r.out, r.said)
+		}
+		want(t, "said", r.said, `the browser's host ended while the run went on: .*engine_exited`)
+		gone(t, below)
+	})
 	t.Run("caller is killed", func(t *testing.T) {
 		cmd, _, _ := begin(t, turnArgs(t, a.URL, a.Registrations, `["open",{"sleep":300000}]`))
 		run := appears(t, a.Registrations)

@@ -18,7 +18,8 @@ func (t *turn) cancel() error {
 	t.cancelled = true
 	t.tell("cancelling the run at the API")
 	t.follow.stop() // from here on the status is asked for by us
-	ctx, done := context.WithTimeout(context.Background(), cancelTime)
+	bound := min(cancelTime, 2*t.Patience)
+	ctx, done := context.WithTimeout(context.Background(), bound)
 	defer done()
 	var err error
 	for {
@@ -38,7 +39,7 @@ func (t *turn) cancel() error {
 		case <-time.After(pendingEvery):
 		case <-ctx.Done():
 			t.follow.keep(Unknown)
-			return fmt.Errorf("the run %s may go on at the server, which didn't confirm its cancellation within %s: %w", t.result.RunID, cancelTime, errOr(err))
+			return fmt.Errorf("the run %s may go on at the server, which didn't confirm its cancellation within %s: %w", t.result.RunID, bound, errOr(err))
 		}
 	}
 }

@@ -64,7 +64,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 		{"status: lost twice", &fault{method: "GET", path: one, times: 2, forward: true, do: cut}, `["open"]`, "", "success", 1, 1},
 		{"status: garbage", &fault{method: "GET", path: one, do: garbage}, "", "may go on at the server", "unknown", 0, 1},
 		{"status: gone", &fault{method: "GET", path: one, do: status(404)}, "", "refused with 404", "unknown", 0, 1},
-		{"status: hangs", &fault{method: "GET", path: one, do: s.hang}, "", "hasn't told the run's status for 4s", "unknown", 0, 1},
+		{"status: hangs", &fault{method: "GET", path: one, do: s.hang}, "", "hasn't told the run's status for 2s", "unknown", 0, 1},
 		{"cancel: fails once", &fault{method: "POST", path: cancels, times: 1, do: status(500)}, `["stay"]`, "told to end", "interrupted", 1, 1},
 		{"cancel: answer is lost", &fault{method: "POST", path: cancels, forward: true, do: cut}, `["stay"]`, "told to end", "interrupted", 1, 1},
 	} {

@@ -51,7 +51,7 @@ func (a *api) follow(r Result, s *stream, patience time.Duration) *follower {
 // loop asks until the status is final.
 func (f *follower) loop(ctx context.Context, a *api, r Result, s *stream, patience time.Duration) (string, error) {
 	ended, active := s.ended, false
-	answered := time.Now()
+	answered, limit := time.Now(), 2*patience
 	for {
 		status, stamp, err := a.status(ctx, r)
 		var refused *apiError
@@ -60,8 +60,8 @@ func (f *follower) loop(ctx context.Context, a *api, r Result, s *stream, patien
 			return Unknown, ctx.Err()
 		case errors.As(err, &refused) && lasting(refused.status):
 			return Unknown, err
-		case err != nil && time.Since(answered) > 2*patience:
-			return Unknown, fmt.Errorf("the server hasn't told the run's status for %s: %w", 2*patience, err)
+		case err != nil && time.Since(answered) > limit:
+			return Unknown, fmt.Errorf("the server hasn't told the run's status for %s: %w", limit, err)
 		case err == nil:
 			answered = time.Now()
 			f.keep(status)
@@ -90,6 +90,9 @@ func (f *follower) loop(ctx context.Context, a *api, r Result, s *stream, patien
 		case <-time.After(every):
 		case <-ended:
 			ended = nil // told once
+			// A living server has ended the run by now, or cancels it: no need to wait
+			// as long as beside a stream that stands.
+			limit = patience / 2
 		case <-ctx.Done():
 		}
 	}

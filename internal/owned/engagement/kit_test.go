@@ -136,7 +136,7 @@ func (s *stage) config(steps string) engagement.Config {
 	return engagement.Config{
 		API: s.proxy.URL, Key: key, Assistant: agenttest.Graph, Engagement: "acme-2026",
 		Input: jsontext.Value(`{"steps":` + steps + `}`), Registrations: s.server.Registrations, Host: s.host,
-		Wait: 20 * time.Second, Patience: 2 * time.Second,
+		Wait: 20 * time.Second, Patience: time.Second,
 	}
 }
 
