@@ -188,7 +188,7 @@ func (r *turning) print(result engagement.Result) error {
 
 func printValue(w io.Writer, name string, value jsontext.Value) error {
 	value = value.Clone()
-	if err := value.Indent(); err != nil {
+	if err := value.Indent(jsontext.WithIndent("  ")); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "%s %s\n", name, printable(string(value)))

@@ -203,7 +203,7 @@ func (t *turn) start(ctx context.Context) (Host, error) {
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, errTold
+		return nil, errors.Join(errTold, t.dir.swept(t.result.RunID))
 	case err != nil && over:
 		return nil, errors.Join(t.early(), t.dir.swept(t.result.RunID))
 	case err != nil:
