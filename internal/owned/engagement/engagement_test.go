@@ -3,8 +3,10 @@ package engagement_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -267,4 +269,32 @@ func TestKeyFiles(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
+}
+
+// A run whose creation was never answered is ended by the server, by itself, in
+// a thread that isn't ours to delete.
+func TestLostRunOfAGivenThread(t *testing.T) {
+	s := newStage(t)
+	for name, do := range map[string]func(http.ResponseWriter, *http.Request){"cut": cut, "502": status(502), "garbage": garbage, "hangs": s.hang} {
+		first := s.config(`[]`)
+		got, _ := engagement.Run(context.Background(), first) // it needs no browser
+		config := s.config(`["open",{"sleep":60000}]`)
+		config.Thread = got.ThreadID
+		s.fault.Store(&fault{method: "POST", path: streams, forward: true, do: do})
+		if _, err := engagement.Run(context.Background(), config); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		s.fault.Store(nil)
+		var states []string
+		for _, r := range s.server.Settled() {
+			if r.Thread == got.ThreadID {
+				states = append(states, r.Status)
+			}
+		}
+		slices.Sort(states)
+		if !slices.Equal(states, []string{engagement.Interrupted, engagement.Success}) {
+			t.Errorf("%s: the thread's runs are %v", name, states)
+		}
+	}
+	agenttest.Empty(t, s.server.Registrations)
 }
