@@ -2,7 +2,7 @@
 # Installs the agent API servers that tests run turns against. They go into
 # .cache/agent-servers of this checkout, pinned by scripts/agent-servers/. Safe to
 # run again: what is there already is left alone.
-#   scripts/install-agent-servers.sh [PART…]      PART: npm; default all
+#   scripts/install-agent-servers.sh [PART…]      PART: npm, pypi; default all
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -28,6 +28,15 @@ npm_part() { # the LangGraph API server for JavaScript graphs
 	cp "$pins/npm/package-lock.json" "$cache/npm.stamp"
 }
 
-for part in ${@:-npm}; do
+pypi_part() { # the LangGraph API server for Python graphs, and what sdk/python's tests need
+	need python3 python3-venv
+	cmp -s "$pins/pypi/requirements.txt" "$cache/pypi.stamp" && return
+	rm -rf "$cache/pypi" "$cache/pypi.stamp"
+	python3 -m venv "$cache/pypi" || { echo "python3 -m venv failed: apt-get install -y python3-venv" >&2; exit 4; }
+	"$cache/pypi/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$pins/pypi/requirements.txt"
+	cp "$pins/pypi/requirements.txt" "$cache/pypi.stamp"
+}
+
+for part in ${@:-npm pypi}; do
 	"${part}_part"
 done
