@@ -40,7 +40,7 @@ func TestKilledRuns(t *testing.T) {
 	t.Parallel()
 	const lanes = 2
 	rounds := storetest.Rounds(20, 200)
-	began := time.Now().UTC()
+	began, commit := time.Now().UTC(), builtFrom(t)
 	var mu sync.Mutex
 	var all []killed
 	t.Run("lanes", func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestKilledRuns(t *testing.T) {
 	for what, n := range counts {
 		t.Logf("%3d %s", n, what)
 	}
-	keepKilled(t, began, counts, all)
+	keepKilled(t, commit, began, counts, all)
 }
 
 // kill runs one round.
@@ -218,23 +218,33 @@ func ledgerOf(t *testing.T, home string) (state string) {
 	return state
 }
 
-// keepKilled writes what happened where the environment says.
-func keepKilled(t *testing.T, began time.Time, counts map[string]int, all []killed) {
+// builtFrom is the commit at the beginning, which is what the test was built
+// from; "" where no evidence is kept.
+func builtFrom(t *testing.T) string {
 	t.Helper()
-	dir := os.Getenv("CHAPERONE_EVIDENCE")
-	if dir == "" {
-		return
+	if os.Getenv("CHAPERONE_EVIDENCE") == "" {
+		return ""
 	}
 	commit, err := exec.Command("git", "rev-parse", "HEAD").Output()
 	if err != nil {
 		t.Fatalf("evidence needs the commit: %v", err)
+	}
+	return string(bytes.TrimSpace(commit))
+}
+
+// keepKilled writes what happened where the environment says.
+func keepKilled(t *testing.T, commit string, began time.Time, counts map[string]int, all []killed) {
+	t.Helper()
+	dir := os.Getenv("CHAPERONE_EVIDENCE")
+	if dir == "" {
+		return
 	}
 	slowest := map[string]int64{}
 	for _, k := range all {
 		slowest[k.Victim] = max(slowest[k.Victim], k.CleanM)
 	}
 	data, err := json.MarshalIndent(map[string]any{
-		"commit": string(bytes.TrimSpace(commit)), "began": began, "rounds": len(all), "histogram": counts, "slowest_ms": slowest,
+		"commit": commit, "began": began, "rounds": len(all), "histogram": counts, "slowest_ms": slowest,
 	}, "", "  ")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "torture-run.json"), append(data, '\n'), 0o644)
