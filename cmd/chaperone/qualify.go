@@ -22,8 +22,8 @@ import (
 const ordinaryUID = 64998
 
 func newQualifyCmd(a *app) *cobra.Command {
-	var engine, evidence, only, pages string
-	var write, webmcp bool
+	var engine, evidence, only, pages, servers string
+	var write, webmcp, api bool
 	c := &cobra.Command{
 		Use:   "qualify",
 		Short: "Run the containment corpus against the real browser on this machine",
@@ -36,14 +36,23 @@ It takes two to four minutes, reaches no network, and leaves nothing behind.
 Exit code 0: every vector contained. 5: something leaked, or proved nothing.
 
 With --webmcp it instead asks this browser's own WebMCP for each behaviour that the
-portal's pages rely on, which takes seconds.`,
+portal's pages rely on, which takes seconds.
+
+With --api it runs agents without a model at real LangGraph API servers, JavaScript
+graphs by chaperone run and Python graphs by the package chaperone-browser, and
+breaks what can break: some two minutes. The servers are the caller's; in a
+checkout scripts/install-agent-servers.sh puts them where --servers looks.`,
 		Example: `  chaperone qualify
   chaperone qualify --json >matrix.json
   chaperone qualify --evidence evidence/ --write
   chaperone qualify --only ws-
-  chaperone qualify --webmcp --write`,
+  chaperone qualify --webmcp --write
+  chaperone qualify --api --json >turns.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if webmcp && api {
+				return exit(exitUsage, errors.New("--webmcp and --api are two qualifications: one at a time"))
+			}
 			if write && only != "" {
 				return exit(exitUsage, errors.New("--write records whole runs: leave --only out"))
 			}
@@ -53,6 +62,9 @@ portal's pages rely on, which takes seconds.`,
 			}
 			if webmcp {
 				return qualifyWebMCP(cmd.Context(), a, path, evidence, pages, write)
+			}
+			if api {
+				return (&turnsQualified{app: a, servers: servers, only: only, engine: path}).do(cmd.Context(), evidence, pages, write)
 			}
 			reports, err := qualifyAll(cmd.Context(), a, path, only)
 			if err != nil {
@@ -77,7 +89,9 @@ portal's pages rely on, which takes seconds.`,
 	f.BoolVar(&write, "write", false, "write the run's section of qualification.md")
 	f.StringVar(&pages, "docs", "docs", "`DIR` where --write finds qualification.md")
 	f.BoolVar(&webmcp, "webmcp", false, "native WebMCP: what the page adapter relies on, against this browser")
-	f.StringVar(&only, "only", "", "only vectors whose name or group begins with `PREFIX`; qualifies nothing")
+	f.BoolVar(&api, "api", false, "turns at real agent API servers")
+	f.StringVar(&servers, "servers", filepath.Join(".cache", "agent-servers"), "`DIR` with the servers: npm/node_modules, pypi/bin/python")
+	f.StringVar(&only, "only", "", "only vectors (with --api: scenarios) whose name or group begins with `PREFIX`; qualifies nothing")
 	c.AddCommand(newWorldCmd())
 	return c
 }

@@ -10,10 +10,8 @@ package agenttest
 import (
 	"bufio"
 	"bytes"
-	"embed"
 	"encoding/json"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,10 +19,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-//go:embed agent
-var files embed.FS
+	"chaperone/examples/agent"
+)
 
 // Graph is the graph's name.
 const Graph = "steps"
@@ -53,12 +50,8 @@ func Start(t testing.TB, registrations string, more ...string) *Server {
 	if _, err := os.Stat(filepath.Join(modules, "@langchain", "langgraph-api")); err != nil {
 		t.Fatalf("%v\nInstall the servers: scripts/install-agent-servers.sh", err)
 	}
-	agent, err := fs.Sub(files, "agent")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &Server{t: t, dir: t.TempDir(), Registrations: registrations}
-	if err := os.CopyFS(s.dir, agent); err != nil {
+	if err := os.CopyFS(s.dir, agent.Files); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(modules, filepath.Join(s.dir, "node_modules")); err != nil {

@@ -12,7 +12,7 @@ package floors
 // Floors, lowest first. A package imports only packages of lower floors, and
 // packages of its own floor only where [siblings] declares the edge.
 var floors = []struct{ name, packages string }{
-	{"wire contract", "spec docs web internal/canon internal/refusal internal/ref internal/identity internal/schema internal/owned/ownedv1 internal/owned/scope internal/portal/tool internal/attended/controlv1"},
+	{"wire contract", "spec docs web examples/agent internal/canon internal/refusal internal/ref internal/identity internal/schema internal/owned/ownedv1 internal/owned/scope internal/portal/tool internal/attended/controlv1"},
 	{"durable authority", "internal/store internal/audit internal/policy internal/owned/run internal/session internal/credential internal/oauth internal/portal/ledger internal/portal/item internal/attended/ledger"},
 	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client internal/owned/corpus internal/owned/native internal/owned/fleet internal/owned/engagement internal/oidc internal/idp internal/portal/source internal/portal/operation internal/attended/live internal/attended/client internal/attended/telemetry"},
 	{"surface", "internal/surface/guard internal/surface/runsock internal/surface/pagesock internal/surface/mcp internal/surface/rest internal/surface/site"},

@@ -64,10 +64,10 @@ func sources(t *testing.T) []source {
 	return out
 }
 
-// product tells whether pkg belongs to the plan at all: examples and build-time
-// programs don't.
+// product tells whether pkg belongs to the plan at all: examples, but for the one
+// that is in the program, and build-time programs don't.
 func product(pkg string) bool {
-	return !strings.HasPrefix(pkg, "examples/") && !strings.HasPrefix(pkg, "scripts/") && pkg != "web/build"
+	return pkg == "examples/agent" || !strings.HasPrefix(pkg, "examples/") && !strings.HasPrefix(pkg, "scripts/") && pkg != "web/build"
 }
 
 func TestFloors(t *testing.T) {
