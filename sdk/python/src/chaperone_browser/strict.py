@@ -156,30 +156,28 @@ def decode(data: bytes, checks: Mapping[str, Check]) -> dict[str, Any]:
 
 def encode(value: Mapping[str, Any]) -> bytes:
     """Encode a message; what strict JSON can't say, or 8 MiB can't hold, is a Fault."""
+    data = b""
     try:
-        if not _keys(value):
-            raise Fault("has a name that isn't a string")
         data = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
     except (TypeError, ValueError, RecursionError):
-        data = b""
-    if not data or len(data) > MAX_MESSAGE:
+        pass
+    if not data or len(data) > MAX_MESSAGE or not _named(value):
         raise Fault("can't be sent")
     return data
 
 
-def _keys(value: Any) -> bool:
-    """Tell whether all names are strings: json.dumps would turn others into some."""
-    rest, budget = [value], MAX_MESSAGE
-    while rest and budget:
+def _named(value: Any) -> bool:
+    """Tell whether all names are strings: json.dumps turns others into some."""
+    rest = [value]
+    while rest:
         v = rest.pop()
-        budget -= 1  # a value that contains itself ends here
         if isinstance(v, dict):
             if not all(isinstance(k, str) for k in v):
                 return False
             rest += v.values()
         elif isinstance(v, (list, tuple)):
             rest += v
-    return budget > 0
+    return True
 
 
 def text(value: Any) -> bool:
