@@ -5,6 +5,7 @@ from pathlib import Path
 
 import kit
 import pytest
+import server
 
 from chaperone_browser import mount
 
@@ -28,4 +29,10 @@ def host(runs: Path) -> Iterator[kit.StandIn]:
 @pytest.fixture
 def site() -> Iterator[kit.Site]:
     with kit.Site() as s:
+        yield s
+
+
+@pytest.fixture(scope="session")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Server]:
+    with server.serving(tmp_path_factory.mktemp("api")) as s:
         yield s
