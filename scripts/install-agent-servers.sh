@@ -30,6 +30,14 @@ npm_part() { # the LangGraph API server for JavaScript graphs
 
 pypi_part() { # the LangGraph API server for Python graphs, and what sdk/python's tests need
 	need python3 python3-venv
+	pypi_install
+	# The package under test, as it stands in this checkout.
+	for site in "$cache"/pypi/lib/python3*/site-packages; do
+		echo "$root/sdk/python/src" >"$site/chaperone-browser.pth"
+	done
+}
+
+pypi_install() {
 	cmp -s "$pins/pypi/requirements.txt" "$cache/pypi.stamp" && return
 	rm -rf "$cache/pypi" "$cache/pypi.stamp"
 	python3 -m venv "$cache/pypi" || { echo "python3 -m venv failed: apt-get install -y python3-venv" >&2; exit 4; }

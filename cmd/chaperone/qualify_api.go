@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,11 +75,20 @@ func (q *turnsQualified) do(ctx context.Context, evidence, pages string, write b
 		}
 	}
 	// The two at once: each waits most of the time, for its 65 seconds.
+	both, stop := context.WithCancel(ctx)
+	defer stop()
 	failed := make(chan error, 2)
-	go func() { failed <- q.javaScript(ctx, node) }()
-	go func() { failed <- q.python(ctx, python) }()
-	if err := errors.Join(<-failed, <-failed); err != nil {
-		return err
+	for _, run := range []func() error{func() error { return q.javaScript(both, node) }, func() error { return q.python(both, python) }} {
+		go func() {
+			err := run()
+			if err != nil {
+				stop() // a qualification that can't be done isn't half done
+			}
+			failed <- err
+		}()
+	}
+	if first, second := <-failed, <-failed; first != nil || second != nil {
+		return cmp.Or(first, second)
 	}
 	report.Rows, report.Seconds = q.rows, time.Since(report.Started).Seconds()
 	if evidence != "" {
@@ -150,16 +160,28 @@ func (q *turnsQualified) keep(row turnRow) {
 }
 
 // wanted tells whether a scenario is to be run.
-func (q *turnsQualified) wanted(scenario string) bool { return strings.HasPrefix(scenario, q.only) }
+func (q *turnsQualified) wanted(scenario string) bool {
+	return strings.HasPrefix(scenario, q.only)
+}
 
-// python runs the scenarios of the package chaperone-browser at the PyPI server.
-// Its own driver prints a row a line.
-func (q *turnsQualified) python(ctx context.Context, python string) error {
-	self, err := os.Executable()
-	if err != nil {
+// python runs the scenarios of the package chaperone-browser, which has a driver of
+// its own, at the PyPI server. That is started by `chaperone launch`, with the
+// registrations where the package looks for them.
+func (q *turnsQualified) python(ctx context.Context, python string) (err error) {
+	names, version, err := q.scenarios(ctx, python)
+	if err != nil || len(names) == 0 {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, python, "-m", "chaperone_browser.qualify", "--chaperone", self, "--only", q.only, "--json")
+	s := &pythonServer{}
+	if err := s.start(ctx, python); err != nil {
+		return errors.Join(err, s.close())
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	args := []string{"-m", "chaperone_browser.qualify", "--json", "--api", s.api, "--registrations", s.registrations, "--binary", s.self, "--search", s.dir}
+	for _, name := range names {
+		args = append(args, "--only", name)
+	}
+	cmd := exec.CommandContext(ctx, python, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 30 * time.Second
 	var said tail
@@ -174,16 +196,34 @@ func (q *turnsQualified) python(ctx context.Context, python string) error {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var row turnRow
+		row := turnRow{Server: "langgraph-api " + version}
 		if err := json.Unmarshal(lines.Bytes(), &row); err != nil || row.Scenario == "" || row.Status != "passed" && row.Status != "failed" {
-			return errors.Join(errors.New("chaperone_browser.qualify printed a line that is no row"), cmd.Cancel(), cmd.Wait())
+			_ = cmd.Cancel() // what it then says is of no interest
+			return errors.Join(errors.New("chaperone_browser.qualify printed a line that is no row"), cmd.Wait())
 		}
+		row.Scenario = strings.ReplaceAll(row.Scenario, "_", " ")
 		q.keep(row)
 	}
 	if err := cmd.Wait(); err != nil && cmd.ProcessState.ExitCode() != exitVerification {
 		return fmt.Errorf("chaperone_browser.qualify: %w: %s", err, said.String())
 	}
 	return nil
+}
+
+// scenarios asks the driver what it can do, and the server's version.
+func (q *turnsQualified) scenarios(ctx context.Context, python string) (names []string, version string, err error) {
+	const ask = "from importlib.metadata import version; from chaperone_browser.qualify.scenarios import SCENARIOS; print(version('langgraph-api'), *SCENARIOS)"
+	out, err := exec.CommandContext(ctx, python, "-c", ask).Output()
+	words := strings.Fields(string(out))
+	if err != nil || len(words) < 2 {
+		return nil, "", exit(exitPrerequisite, fmt.Errorf("%s has no chaperone-browser beside its agent server: pip install it there, or run scripts/install-agent-servers.sh in a checkout", python))
+	}
+	for _, name := range words[1:] {
+		if q.wanted(strings.ReplaceAll(name, "_", " ")) {
+			names = append(names, name)
+		}
+	}
+	return names, words[0], nil
 }
 
 func platform() string {

@@ -33,7 +33,7 @@ func TestQualifyTurns(t *testing.T) {
 			t.Errorf("%s: %s: %s", row.Server, row.Scenario, row.Detail)
 		}
 	}
-	if at["@langchain/langgraph-api"] < 12 || at["langgraph-api"] < 10 || len(at) != 2 {
+	if at["@langchain/langgraph-api"] < 12 || at["langgraph-api"] < 9 || len(at) != 2 {
 		t.Errorf("scenarios: %v", at)
 	}
 	page, err := os.ReadFile(filepath.Join(pages, "qualification.md"))
@@ -60,40 +60,50 @@ func TestQualifyTurnsRefuses(t *testing.T) {
 	if out, code := run("--webmcp"); code != exitUsage {
 		t.Errorf("two at once: exit %d: %s", code, out)
 	}
-	// A server that isn't one, and a driver that says what it isn't asked.
-	servers := t.TempDir()
-	modules := filepath.Join(servers, "npm", "node_modules", "@langchain", "langgraph-api")
-	for path, text := range map[string]string{
-		filepath.Join(modules, "package.json"):                   `{"name":"@langchain/langgraph-api","version":"0"}`,
-		filepath.Join(servers, "pypi", "bin", "python"):          "#!/bin/sh\necho '{\"server\":\"langgraph-api 0\",\"scenario\":\"turn\",\"status\":\"failed\",\"seconds\":1,\"detail\":\"seen\"}'\nexit 5\n",
-		filepath.Join(servers, "other", "pypi", "bin", "python"): "#!/bin/sh\necho hello\n",
-	} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	// Servers that aren't, and drivers that say what they aren't asked.
+	write := func(text string, path ...string) {
+		file := filepath.Join(path...)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if out, code := run("--servers", servers); code != exitFailed || !strings.Contains(out, "the agent server didn't start") {
-		t.Errorf("a server that isn't one: exit %d: %s", code, out)
 	}
 	real, err := filepath.Abs(filepath.Join("..", "..", ".cache", "agent-servers", "npm"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{servers, filepath.Join(servers, "other")} {
-		if err := os.RemoveAll(filepath.Join(dir, "npm")); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(real, filepath.Join(dir, "npm")); err != nil {
-			t.Fatal(err)
-		}
+	const listens = "#!/bin/sh\nexec node -e 'require(\"http\").createServer((q,r)=>r.end(\"{}\")).listen(process.argv[1],\"127.0.0.1\")' $5\n"
+	driver := func(does string) string {
+		return "#!/bin/sh\ncase $1 in -c) echo 0 turn;; *) " + does + ";; esac\n"
 	}
-	if out, code := run("--servers", servers, "--only", "turn"); code != exitVerification || !strings.Contains(out, "failed  langgraph-api 0") || !strings.Contains(out, "seen") {
-		t.Errorf("a scenario that fails: exit %d: %s", code, out)
-	}
-	if out, code := run("--servers", filepath.Join(servers, "other"), "--only", "turn"); code != exitFailed || !strings.Contains(out, "no row") {
-		t.Errorf("a driver that prints something else: exit %d: %s", code, out)
+	for name, c := range map[string]struct {
+		npm               bool
+		langgraph, python string
+		code              int
+		says              string
+	}{
+		"a JavaScript server that isn't one": {false, listens, driver("exit 0"), exitFailed, "the agent server didn't start"},
+		"a Python server that isn't one":     {true, "#!/bin/sh\necho no such option\nexit 2\n", driver("exit 0"), exitFailed, "no such option"},
+		"no chaperone-browser":               {true, listens, "#!/bin/sh\nexit 1\n", exitPrerequisite, "pip install"},
+		"a driver that prints something":     {true, listens, driver("echo hello"), exitFailed, "no row"},
+		"a driver that fails":                {true, listens, driver("echo broken >&2; exit 1"), exitFailed, "broken"},
+		"a scenario that fails": {true, listens, driver(`echo '{"scenario":"turn","status":"failed","seconds":1,"detail":"seen"}'; exit 5`),
+			exitVerification, "failed  langgraph-api 0"},
+	} {
+		servers := t.TempDir()
+		write(c.langgraph, servers, "pypi", "bin", "langgraph")
+		write(c.python, servers, "pypi", "bin", "python")
+		if c.npm {
+			if err := os.Symlink(real, filepath.Join(servers, "npm")); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			write(`{"name":"@langchain/langgraph-api","version":"0"}`, servers, "npm", "node_modules", "@langchain", "langgraph-api", "package.json")
+		}
+		if out, code := run("--servers", servers, "--only", "turn"); code != c.code || !strings.Contains(out, c.says) {
+			t.Errorf("%s: exit %d: %s", name, code, out)
+		}
 	}
 }
