@@ -61,7 +61,7 @@ def serving(folder: Path) -> Iterator[Server]:
     server = Server(f"http://127.0.0.1:{port}", registrations, folder)
     with server.log.open("wb") as log:
         process = subprocess.Popen(
-            [*unshare, "sh", "-c", MOUNT, "sh", str(registrations), str(Path(sys.executable).parent / "langgraph"), "dev",
+            [*unshare, "sh", "-c", MOUNT, "sh", str(registrations), sys.executable, "-m", "langgraph_cli", "dev",
              "--no-browser", "--no-reload", "--host", "127.0.0.1", "--port", str(port), "--n-jobs-per-worker", "14"],
             cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
