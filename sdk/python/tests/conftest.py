@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import kit
 import pytest
 import server
@@ -36,3 +37,7 @@ def site() -> Iterator[kit.Site]:
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Server]:
     with server.serving(tmp_path_factory.mktemp("api")) as s:
         yield s
+
+
+hypothesis.settings.register_profile("here", database=None, deadline=None)  # nothing is left in the checkout
+hypothesis.settings.load_profile("here")

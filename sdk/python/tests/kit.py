@@ -44,6 +44,8 @@ class Names(dict[str, str]):
     _placeholder = re.compile(rb"\{\{[^{}]*\}\}")
     _pattern = re.compile(r"\{\{(hex(?:32|40|64) [a-z_0-9]+|within \d+|capabilities|string|integer|any)\}\}")
 
+    at: int | None = None  # Unix milliseconds; None: now
+
     def expand(self, text: bytes, patterns: bool = False) -> bytes:
         def value(m: re.Match[bytes]) -> bytes:
             whole = m[0].decode()
@@ -59,7 +61,7 @@ class Names(dict[str, str]):
                 b'"run_id":"{{run_id}}","epoch":"{{epoch}}"'
             )
         if name.startswith(("now+", "now-")):
-            return str(now_ms() + int(name[3:])).encode()
+            return str((now_ms() if self.at is None else self.at) + int(name[3:])).encode()
         if word == "new":
             kind, into = rest.split(" ")
             self[into] = secrets.token_hex(int(kind[3:]) // 2)

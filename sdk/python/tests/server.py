@@ -54,7 +54,9 @@ def serving(folder: Path) -> Iterator[Server]:
         port = s.getsockname()[1]
     sdk = Path(__file__).resolve().parents[1]
     env = {
-        **os.environ, "PYTHONPATH": f"{sdk / 'src'}:{sdk / 'tests'}", "PYTHONDONTWRITEBYTECODE": "1",
+        **os.environ, "PYTHONPATH": ":".join(
+            [f"{sdk / 'src'}", f"{sdk / 'tests'}", *filter(None, [os.environ.get("PYTHONPATH")])]
+        ), "PYTHONDONTWRITEBYTECODE": "1",
         "LANGGRAPH_CLI_NO_ANALYTICS": "1", "LANGSMITH_TRACING": "false", "NO_COLOR": "1",
     }  # fmt: skip
     unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]

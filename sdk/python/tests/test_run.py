@@ -96,6 +96,7 @@ def test_host_that_dies(api: server.Server, tmp_path: Path) -> None:
         run_id = (await only(client, thread))["run_id"]
         while not (api.registrations / run_id / "browser.json").exists():
             await asyncio.sleep(0.05)
+        await asyncio.sleep(2)  # past the handshake, into the run's sleep
         for pid in _hosts(run_id):
             if b"host\x00" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(int(pid), signal.SIGKILL)

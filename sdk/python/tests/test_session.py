@@ -188,7 +188,7 @@ def test_expiry(host: kit.StandIn) -> None:
 CYCLE: dict[str, Any] = {}
 CYCLE["self"] = CYCLE
 DEEP: list[Any] = []
-for _ in range(5000):
+for _ in range(200_000):
     DEEP = [DEEP]
 
 

@@ -24,13 +24,14 @@ def test_descriptor(v: dict[str, Any]) -> None:
     names = kit.Names(
         engagement_id=kit.ENGAGEMENT, run_id="run_1", epoch="e" * 64, bootstrap_token="b" * 64, host_commit="c" * 40
     )
+    names.at = kit.now_ms()
     text = names.expand(v["text"].encode())
     if v["accept"]:
-        d = NativeBrowserDescriptor.decode(text)
-        assert NativeBrowserDescriptor.decode(d.encode()) == d
+        d = NativeBrowserDescriptor.decode(text, names.at)
+        assert NativeBrowserDescriptor.decode(d.encode(), names.at) == d
         return
     with pytest.raises(BrowserError) as caught:
-        NativeBrowserDescriptor.decode(text)
+        NativeBrowserDescriptor.decode(text, names.at)
     assert caught.value.code == "INCOMPATIBLE_RUNTIME"
     if v["field"]:
         assert v["field"].split("_")[0] in str(caught.value) or "expire" in str(caught.value)

@@ -141,15 +141,16 @@ class NativeBrowserDescriptor:
     host_commit: str
 
     @classmethod
-    def decode(cls, data: bytes | Mapping[str, Any]) -> NativeBrowserDescriptor:
+    def decode(cls, data: bytes | Mapping[str, Any], at_ms: int | None = None) -> NativeBrowserDescriptor:
         """Decode a descriptor's file, or a mapping of exactly its names.
 
-        Whatever isn't a descriptor that is valid now raises ``INCOMPATIBLE_RUNTIME``.
+        Whatever isn't a descriptor that is valid at ``at_ms`` (Unix milliseconds, else
+        now) raises ``INCOMPATIBLE_RUNTIME``.
         """
         why = ""
         try:
             d = strict.decode(data if isinstance(data, bytes) else strict.encode(data), _DESCRIPTOR)
-            why = _descriptor_fault(d)
+            why = _descriptor_fault(d, now_ms() if at_ms is None else at_ms)
         except Fault as fault:
             why = str(fault)
         if why:
@@ -174,8 +175,7 @@ class NativeBrowserDescriptor:
         return self.endpoint.removeprefix("http://")
 
 
-def _descriptor_fault(d: Mapping[str, Any]) -> str:
-    now = now_ms()
+def _descriptor_fault(d: Mapping[str, Any], now: int) -> str:
     if d["protocol"] != PROTOCOL:
         return "is of another protocol"
     if d["transport"] == "unix" and d["endpoint"] != UNIX_ENDPOINT:
