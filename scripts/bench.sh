@@ -26,6 +26,10 @@ go test -run '^$' -bench 'FirstPaint' -benchtime 20x ./internal/node | tee -a "$
 echo "== attended control: governed calls beside a bare commit, a bare socket and the same transactions, on both engines"
 go test -run '^$' -bench 'Attended' -benchtime 1x -timeout 20m ./internal/node | grep -v INFO | tee "$out/attended.txt"
 
+echo "== turns of an agent server: registration to first action, an action by Go and by Python, ten runs at once"
+scripts/install-agent-servers.sh
+go test -run '^$' -bench 'Turns' -benchtime 1x ./cmd/chaperone | tee "$out/turns.txt"
+
 echo "== the rivals"
 if [[ ! -d $cache/node/node_modules/agent-browser ]]; then
   mkdir -p "$cache/node"

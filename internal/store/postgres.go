@@ -107,7 +107,17 @@ func (db *DB) updatePostgres(ctx context.Context, fn func(*Tx) error) error {
 		if !isOrder(err) || order == maxOrders {
 			return err
 		}
-		// Those that collided must not meet again at once.
+		// Those that collided must not meet again at once: one at a time goes on, and
+		// meets newcomers alone.
+		if order == 1 {
+			select {
+			case db.again <- struct{}{}:
+				defer func() { <-db.again }()
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			continue
+		}
 		pause := time.NewTimer(rand.N(time.Duration(min(order, 50)) * time.Millisecond))
 		select {
 		case <-pause.C:

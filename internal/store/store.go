@@ -80,8 +80,9 @@ type DB struct {
 	writer  *writer // SQLite alone
 	commit  func(func() error) error
 	commits atomic.Int64
-	older   bool     // used as it is: tables may be missing
-	looks   sync.Map // of SQLite: the statements of Look, prepared
+	older   bool          // used as it is: tables may be missing
+	again   chan struct{} // on PostgreSQL: held by the one transaction that runs again
+	looks   sync.Map      // of SQLite: the statements of Look, prepared
 }
 
 // Open opens, and where it is fresh creates, the database at url: a file path,
@@ -89,7 +90,7 @@ type DB struct {
 // Errors: refusal.NewerDatabase, refusal.DatabaseBusy, and plain ones that name
 // the path.
 func Open(ctx context.Context, url string, opts Options) (*DB, error) {
-	db := &DB{engine: SQLite, commit: opts.Commit}
+	db := &DB{engine: SQLite, commit: opts.Commit, again: make(chan struct{}, 1)}
 	if db.commit == nil {
 		db.commit = func(commit func() error) error { return commit() }
 	}
