@@ -207,10 +207,10 @@ def test_failed_handshake_is_not_repeated(host: kit.StandIn) -> None:
 
 
 def test_outlives_its_bootstrap(host: kit.StandIn) -> None:
-    host.expires = 700
+    host.expires = 3000
     host.publish()
     s = cb.mounted_native_browser(host.config)
-    time.sleep(0.9)
+    time.sleep(3.1)
     assert s is not None and cb.mounted_native_browser(host.config) is s and s.act("list_tabs", {})
     assert host.count("handshake") == 1
 

@@ -69,6 +69,13 @@ class Bench:
         must(len(runs) == 1, f"the thread has {len(runs)} runs")
         return dict(runs[0])
 
+    async def visit(self, path: str, running: asyncio.Future[Any]) -> None:
+        """Wait until a run has come to a page of the site, and a second more."""
+        while path not in self.site.visited:
+            must(not running.done(), "the run ended before it reached its page")
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(1)
+
     def gone(self, run_id: str) -> None:
         """Check that nothing of a run is left in the registrations directory."""
         must(not os.path.lexists(self.registrations / run_id), "its registration is still there")
@@ -170,9 +177,9 @@ async def caller_cancellation(b: Bench) -> str:
     thread = await b.thread()
     host, ready = watched(b)
     forever = act("eval_js", expression="new Promise(() => {})")
-    running = asyncio.ensure_future(b.run([act("launch"), act("goto", url=b.site.url), forever, forever], host=host, thread=thread))
-    directory = await ready
-    await asyncio.sleep(4)  # into the action
+    running = asyncio.ensure_future(b.run([act("launch"), act("goto", url=f"{b.site.url}/left"), forever, forever], host=host, thread=thread))
+    await b.visit("/left", running)  # and into the action
+    directory = ready.result()
     must(not running.done(), "the run ended by itself")
     running.cancel()
     try:
@@ -199,14 +206,13 @@ def _hosts(run_id: str) -> list[str]:
     return found
 
 
-async def _meddled(b: Bench, meddle: Callable[[Path], None]) -> None:
+async def _meddled(b: Bench, page: str, meddle: Callable[[Path], None]) -> None:
     host, ready = watched(b)
     running = asyncio.ensure_future(
-        b.run([act("launch"), act("goto", url=b.site.url), {"sleep": 8}, act("eval_js", expression="1"), act("launch")], host=host)
+        b.run([act("launch"), act("goto", url=b.site.url + page), {"sleep": 6}, act("eval_js", expression="1"), act("launch")], host=host)
     )
-    directory = await ready
-    await asyncio.sleep(4)  # past the handshake, into the sleep
-    meddle(directory / "browser.json")
+    await b.visit(page, running)  # and into the sleep
+    meddle(ready.result() / "browser.json")
     r = results(await running)
     must(r[1].get("status") == 200, f"it had no browser to begin with: {r[1]}")
     must(r[3] == r[4] == {"error": "UNAUTHORIZED_ADAPTER"}, f"the session went on: {r[3:]}")
@@ -222,13 +228,13 @@ async def replaced_registration(b: Bench) -> str:
         draft.write_text(json.dumps({**d, "bootstrap_token": "0" * 64}))
         draft.rename(file)
 
-    await _meddled(b, replace)
+    await _meddled(b, "/replaced", replace)
     return "the session ended with UNAUTHORIZED_ADAPTER, and nothing was tried anew"
 
 
 async def removed_registration(b: Bench) -> str:
     """A registration that was revoked ends the session that was made with it."""
-    await _meddled(b, lambda file: file.unlink())
+    await _meddled(b, "/removed", lambda file: file.unlink())
     return "the session ended with UNAUTHORIZED_ADAPTER"
 
 
@@ -267,8 +273,8 @@ async def credentials(b: Bench) -> str:
         running = asyncio.ensure_future(
             b.run([act("launch"), act("goto", url=f"{b.site.url}/?{planted}"), {"sleep": 6}, act("list_tabs")], host=host, thread=thread)
         )
-        directory = await ready
-        await asyncio.sleep(4)
+        await b.visit(f"/?{planted}", running)
+        directory = ready.result()
         looked = {f"process {pid} {what}": data for pid, what, data in _processes()}
         run = await running
     must(len(tokens) == 2, f"the search knows {len(tokens)} credentials, not 2")

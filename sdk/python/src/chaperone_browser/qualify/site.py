@@ -16,13 +16,14 @@ class Site:
     def __init__(self, together: int) -> None:
         """Serve until the context ends; ``together`` runs meet."""
         self._meeting = threading.Barrier(together)
+        self.visited: set[str] = set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
-        meeting = self._meeting
+        meeting, visited = self._meeting, self.visited
 
         class Handler(BaseHTTPRequestHandler):
             def log_message(self, format: str, *args: object) -> None:
@@ -30,6 +31,7 @@ class Site:
 
             def do_GET(self) -> None:
                 """Answer a page."""
+                visited.add(self.path)
                 url = urlsplit(self.path)
                 body, status = _PAGE, 200
                 if url.path == "/meet":
