@@ -181,7 +181,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // this is that run
 	}
-	cmd := exec.Command(publicCopy(t), "-test.run", "^Test(Every|Engine|Filter|Listener|Browser|Endings|Upload|Hostile|FileSizes|TreeMemory|ForkBomb|Probe$|HostIsKilled|Guardian|ThreadChurn|Cancelled|Nothing)", "-test.v")
+	cmd := exec.Command(publicCopy(t), "-test.run", "^Test(Every|Engine|Filter|Listener|Browser|Endings|Upload|Hostile|FileSizes|TreeMemory|ForkBomb|Probe$|HostIsKilled|Guardian|ThreadChurn|Cancelled|Nothing|Mounted)", "-test.v")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	cmd.Dir = "/"
 	cmd.Env = []string{"HOME=/nonexistent", "TMPDIR=/tmp", "PATH=/usr/bin:/bin"}

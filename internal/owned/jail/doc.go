@@ -28,6 +28,9 @@
 // A [Guardian] is a small process outside the box that removes a run's
 // registration when its host died without doing so.
 //
+// A [Command] is a program outside of any box, an agent's server, that alone sees
+// the registrations in a mount namespace of its own; it contains nothing.
+//
 // What it never does: run an engine without a box (only a build with the tag
 // chaperone_leaky, made to prove that the containment corpus can see a leak, has
 // that); fall back to a weaker box when the kernel refuses one; put anything of

@@ -204,6 +204,17 @@ func hostMain(args []string) {
 		fmt.Println("pid", g.PID())
 		<-g.Done()
 		fmt.Println("guardian gone")
+	case "mounted":
+		must(hostMounted(args[1], args[2:]...))
+		return
+	case "mounted-broken":
+		must(breakMachine("filter"))
+		err := hostMounted(args[1], "/bin/true")
+		fmt.Println(errors.Is(err, refusal.PrerequisiteMissing), err)
+		return
+	case "peer":
+		must(tellPeer(args[1]))
+		return
 	case "probe":
 		must(breakMachine(args[1]))
 		err := jail.Probe(background)

@@ -15,6 +15,7 @@ const (
 	roleSetup    = "chaperone-box-setup"
 	roleInit     = "chaperone-box"
 	roleGuardian = "chaperone-guardian"
+	roleMounted  = "chaperone-mounted"
 )
 
 // A role needs this package and little else, and it starts twice for each box.
@@ -37,6 +38,8 @@ func Init() {
 		os.Exit(runInit())
 	case roleGuardian:
 		os.Exit(guard())
+	case roleMounted:
+		os.Exit(runMounted())
 	}
 }
 
@@ -116,6 +119,14 @@ func at(step, path string, err error) error {
 
 // fail tells the parent what went wrong and answers the exit status.
 func fail(err error) int {
+	if tell(reported(err)) != nil {
+		return 3 // nobody is left to be told
+	}
+	return 2
+}
+
+// reported is a failure as it is told.
+func reported(err error) report {
 	r := report{Step: "box"}
 	var f *fault
 	if errors.As(err, &f) {
@@ -125,8 +136,5 @@ func fail(err error) int {
 	if errors.As(err, &errno) {
 		r.Errno = int(errno)
 	}
-	if tell(r) != nil {
-		return 3 // nobody is left to be told
-	}
-	return 2
+	return r
 }
