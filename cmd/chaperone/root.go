@@ -38,6 +38,7 @@ func newRoot(a *app) *cobra.Command {
 		newEnrolCmd(a),
 		newHostCmd(a),
 		newRunCmd(a),
+		newLaunchCmd(a),
 		newScopeCmd(a),
 		newPolicyCmd(a),
 		newQualifyCmd(a),
