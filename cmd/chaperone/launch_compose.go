@@ -41,8 +41,11 @@ func (l *launching) compose(ctx context.Context, binds []jail.Bind, owner uint32
 		if err != nil {
 			return fmt.Errorf("Compose file %s: %w", name, err)
 		}
+		if p.partial() {
+			l.unchecked(name + " takes in other files (include, extends), which weren't checked for mounts that overlap")
+		}
 		_, ok := p.Services[l.services[0]]
-		known = known || ok
+		known = known || ok || p.Include != nil
 	}
 	if !known {
 		return fmt.Errorf("no service %s in %s: name one that is there, or the file that has it by --compose-file", l.services[0], strings.Join(files, ", "))
@@ -55,11 +58,14 @@ func (l *launching) compose(ctx context.Context, binds []jail.Bind, owner uint32
 		return err
 	}
 	if len(files) == 0 {
-		fmt.Fprintln(l.app.stderr, "chaperone: no Compose file was found here, so none was checked for mounts that overlap; name it with --compose-file")
+		l.unchecked("no Compose file was found here, so none was checked for mounts that overlap; name it with --compose-file")
 		files = []string{"compose.yaml"}
 	}
 	return l.printLine(append(files, l.composeOut))
 }
+
+// unchecked tells a person what they have to see to themselves.
+func (l *launching) unchecked(what string) { fmt.Fprintln(l.app.stderr, "chaperone:", printable(what)) }
 
 // project lists the project's Compose files as Compose itself would find them.
 // Named by -f, it takes no override file by itself any more; so that one is named too.

@@ -114,6 +114,13 @@ func TestLaunchCompose(t *testing.T) {
 		t.Errorf("drafts left: %v", left)
 	}
 
+	// What other files say can't be judged here, and that is told.
+	partial := g.write(t, "partial.yaml", "include: [other.yaml]\n")
+	code, _, errs = g.compose(t, "--browser-registrations", g.regs, "--compose-out", out, "--compose-file", partial)
+	if code != 0 || !strings.Contains(errs, "takes in other files") {
+		t.Errorf("exit %d, said %q", code, errs)
+	}
+
 	// One descriptor is two mounts, and its credential is in neither.
 	path := published(t, g, func(*ownedv1.Descriptor) {})
 	if code, _, errs = g.compose(t, "--browser-descriptor", path, "--compose-out", out); code != 0 {

@@ -18,6 +18,7 @@ import (
 
 // project is what matters here of a Compose file: who sees which folder.
 type project struct {
+	Include  any                       `yaml:"include"`
 	Services map[string]projectService `yaml:"services"`
 	Volumes  map[string]struct {
 		Options map[string]any `yaml:"driver_opts"`
@@ -28,6 +29,17 @@ type projectService struct {
 	User        any      `yaml:"user"`
 	Volumes     []any    `yaml:"volumes"`
 	VolumesFrom []string `yaml:"volumes_from"`
+	Extends     any      `yaml:"extends"`
+}
+
+// partial tells whether the file takes in others, which aren't followed here.
+func (p project) partial() bool {
+	for _, s := range p.Services {
+		if from, ok := s.Extends.(map[string]any); ok && from["file"] != nil {
+			return true
+		}
+	}
+	return p.Include != nil
 }
 
 // volume is one entry of a service's volumes; source is "" where it is no folder
