@@ -39,7 +39,7 @@ func (l *launching) compose(ctx context.Context, binds []jail.Bind, owner uint32
 			err = l.checkProject(p, filepath.Dir(files[0]), binds, owner)
 		}
 		if err != nil {
-			return fmt.Errorf("Compose file %s: %w", name, err)
+			return fmt.Errorf("the Compose file %s: %w", name, err)
 		}
 		if p.partial() {
 			l.unchecked(name + " takes in other files (include, extends), which weren't checked for mounts that overlap")
