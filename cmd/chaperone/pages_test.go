@@ -114,6 +114,9 @@ func checkLine(t *testing.T, where, line string, words []string) {
 		if strings.ContainsAny(word, "|>;#&") && !strings.ContainsAny(word, "'=") {
 			return // another command, or a remark
 		}
+		if word == "--" {
+			return // what follows is another program's
+		}
 		if strings.HasPrefix(word, "-") {
 			name, _, _ := strings.Cut(strings.TrimRight(word, ",.:)"), "=")
 			if !has(cmd, name) {
