@@ -80,7 +80,11 @@ func newGround(t *testing.T, uid int) ground {
 	}
 	data, err := os.ReadFile("/proc/self/exe")
 	if err == nil {
+		// No fork of a parallel test may inherit the file while it is open for
+		// writing: until that child's exec, nobody could execute it.
+		syscall.ForkLock.RLock()
 		err = os.WriteFile(g.program, data, 0o755)
+		syscall.ForkLock.RUnlock()
 	}
 	if err == nil {
 		err = os.WriteFile(g.scope, []byte("engagement: acme-2026\nallow:\n  - host: 127.0.0.1\n    ports: [\"*\"]\n"), 0o600)
