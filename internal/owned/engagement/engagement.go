@@ -134,7 +134,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 		return t.result, err
 	}
 	defer t.stream.close() // last: until then it is the lifeline
-	t.follow = t.api.follow(t.result, t.stream, c.Patience)
+	t.follow = t.api.follow(t.result, c.Engagement, t.stream, c.Patience)
 	defer t.follow.stop()
 	err = t.attended(ctx)
 	return t.finish(err)

@@ -67,6 +67,10 @@ func TestFaultsOfTheServer(t *testing.T) {
 		{"status: garbage", &fault{method: "GET", path: one, do: garbage}, "", "may go on at the server", "unknown", 0, 1},
 		{"status: gone", &fault{method: "GET", path: one, do: status(404)}, "", "refused with 404", "unknown", 0, 1},
 		{"status: hangs", &fault{method: "GET", path: one, do: s.hang}, "", "hasn't told the run's status for 2s", "unknown", 0, 1},
+		{"status: no run id", &fault{method: "GET", path: one, times: 1, do: stamped(`{"desktop_engagement_id":"acme-2026"}`)}, "", "didn't stamp configurable.run_id", "interrupted", 0, 1},
+		{"status: another's run id", &fault{method: "GET", path: one, times: 1, do: stamped(`{"run_id":"acme-2026","desktop_engagement_id":"acme-2026"}`)}, "", "didn't stamp configurable.run_id", "interrupted", 0, 1},
+		{"status: another engagement", &fault{method: "GET", path: one, times: 1, do: stamped(`{"run_id":"RUN","desktop_engagement_id":"other"}`)}, "", "didn't keep configurable.desktop_engagement_id", "interrupted", 0, 1},
+		{"stream: another run's", &fault{method: "GET|POST", path: streams + "|" + one + "|" + cancels, do: impostor()}, "", "the API's stream is of another run", "interrupted", 0, 1},
 		{"cancel: fails once", &fault{method: "POST", path: cancels, times: 1, do: status(500)}, `["stay"]`, "told to end", "interrupted", 1, 1},
 		{"cancel: answer is lost", &fault{method: "POST", path: cancels, forward: true, do: cut}, `["stay"]`, "told to end", "interrupted", 1, 1},
 	} {

@@ -35,12 +35,12 @@ type follower struct {
 	now string // the last answer
 }
 
-func (a *api) follow(r Result, s *stream, patience time.Duration) *follower {
+func (a *api) follow(r Result, engagement string, s *stream, patience time.Duration) *follower {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &follower{running: make(chan struct{}), over: make(chan struct{}), done: make(chan struct{}), cancel: cancel, now: Unknown}
 	go func() {
 		defer close(f.done)
-		f.status, f.err = f.loop(ctx, a, r, s, patience)
+		f.status, f.err = f.loop(ctx, a, r, engagement, s, patience)
 		if ctx.Err() == nil {
 			close(f.over)
 		}
@@ -49,7 +49,7 @@ func (a *api) follow(r Result, s *stream, patience time.Duration) *follower {
 }
 
 // loop asks until the status is final.
-func (f *follower) loop(ctx context.Context, a *api, r Result, s *stream, patience time.Duration) (string, error) {
+func (f *follower) loop(ctx context.Context, a *api, r Result, engagement string, s *stream, patience time.Duration) (string, error) {
 	ended, active := s.ended, false
 	answered, limit := time.Now(), 2*patience
 	for {
@@ -65,7 +65,7 @@ func (f *follower) loop(ctx context.Context, a *api, r Result, s *stream, patien
 		case err == nil:
 			answered = time.Now()
 			f.keep(status)
-			if err := stamp.check(r.RunID, s); err != nil {
+			if err := stamp.check(r.RunID, engagement, s); err != nil {
 				return status, err
 			}
 			if final(status) {
@@ -110,12 +110,14 @@ func final(status string) bool {
 
 // check wants the run's configuration to bind it to its registration, where the
 // server shows it, and the stream to be the run's own.
-func (s *stamp) check(runID string, events *stream) error {
+func (s *stamp) check(runID, engagement string, events *stream) error {
 	switch {
 	case events.foreign():
 		return fmt.Errorf("the API's stream is of another run: %w", refusal.IncompatibleRuntime)
 	case s != nil && s.RunID != runID:
 		return fmt.Errorf("the server didn't stamp configurable.run_id with the run's own id, so no registration could be bound to it: %w", refusal.IncompatibleRuntime)
+	case s != nil && s.Engagement != engagement:
+		return fmt.Errorf("the server didn't keep configurable.%s, so the run's agent would refuse its browser: %w", engagementKey, refusal.IncompatibleRuntime)
 	}
 	return nil
 }

@@ -10,7 +10,9 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path"
 	"regexp"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -224,5 +226,37 @@ func (s *stage) hang(_ http.ResponseWriter, r *http.Request) {
 	select {
 	case <-r.Context().Done():
 	case <-s.unstuck:
+	}
+}
+
+// stamped answers that a run is active, with a configurable in which RUN is its id.
+func stamped(configurable string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		id := path.Base(r.URL.Path)
+		fmt.Fprintf(w, `{"run_id":%q,"status":"running","kwargs":{"config":{"configurable":%s}}}`, id, strings.ReplaceAll(configurable, "RUN", id))
+	}
+}
+
+// impostor answers for a run whose stream is another's, until it is cancelled.
+func impostor() func(http.ResponseWriter, *http.Request) {
+	const id = "00000000-0000-4000-8000-000000000001"
+	var cancelled atomic.Bool
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch path.Base(r.URL.Path) {
+		case "stream":
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.Header().Set("Content-Location", path.Dir(r.URL.Path)+"/"+id)
+			fmt.Fprint(w, "event: metadata\ndata: {\"run_id\":\"PRIVATE WORDS\"}\n\n")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		case "cancel":
+			cancelled.Store(true)
+		default:
+			status := engagement.Pending
+			if cancelled.Load() {
+				status = engagement.Interrupted
+			}
+			fmt.Fprintf(w, `{"run_id":%q,"status":%q}`, id, status)
+		}
 	}
 }
