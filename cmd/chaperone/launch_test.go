@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -288,6 +289,10 @@ func TestLaunchDescriptor(t *testing.T) {
 // Signals are the command's, and its death is the launcher's.
 func TestLaunchSignals(t *testing.T) {
 	t.Parallel()
+	// Where this process was told to ignore one (nohup), its children don't.
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(heard) })
 	for _, uid := range users() {
 		g := newGround(t, uid)
 		launch := func(script string) running {

@@ -111,7 +111,8 @@ func TestRunsThatDontSucceed(t *testing.T) {
 		below := descendants(cmd.Process.Pid)
 		syscall.Kill(below[0], syscall.SIGKILL) // the host is the first child
 		r := ended(t, cmd, out, said)
-		if r.exit != exitFailed || r.Status != "interrupted" || a.Status(r.Thread, r.RunID) != "interrupted" {
+		// A graph that was asking just then fails by itself before it is cancelled.
+		if r.exit != exitFailed || r.Status != "interrupted" && r.Status != "error" || a.Status(r.Thread, r.RunID) != r.Status {
 			t.Errorf("exit %d: %s%s", r.exit, r.out, r.said)
 		}
 		want(t, "said", r.said, `the browser's host ended while the run went on`)
@@ -123,7 +124,8 @@ func TestRunsThatDontSucceed(t *testing.T) {
 		below := descendants(cmd.Process.Pid)
 		syscall.Kill(find("browser", cmd.Process.Pid), syscall.SIGKILL)
 		r := ended(t, cmd, out, said)
-		if r.exit != exitFailed || r.Status != "interrupted" || a.Status(r.Thread, r.RunID) != "interrupted" {
+		// A graph that was asking just then fails by itself before it is cancelled.
+		if r.exit != exitFailed || r.Status != "interrupted" && r.Status != "error" || a.Status(r.Thread, r.RunID) != r.Status {
 			t.Errorf("exit %d: %s%s", r.exit, r.out, r.said)
 		}
 		want(t, "said", r.said, `the browser's host ended while the run went on: .*engine_exited`)
