@@ -65,6 +65,11 @@ func Start(t testing.TB, registrations string, more ...string) *Server {
 	return s
 }
 
+// At is a server that somebody else started: it can be asked, and isn't ours to end.
+func At(t testing.TB, url, registrations string) *Server {
+	return &Server{t: t, URL: url, Registrations: registrations}
+}
+
 // root is the checkout that the test is in.
 func root(t testing.TB) string {
 	t.Helper()
