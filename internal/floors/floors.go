@@ -14,10 +14,10 @@ package floors
 var floors = []struct{ name, packages string }{
 	{"wire contract", "spec docs web examples/agent internal/canon internal/refusal internal/ref internal/identity internal/schema internal/owned/ownedv1 internal/owned/scope internal/portal/tool internal/attended/controlv1"},
 	{"durable authority", "internal/store internal/audit internal/policy internal/owned/run internal/session internal/credential internal/oauth internal/portal/ledger internal/portal/item internal/attended/ledger"},
-	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client internal/owned/corpus internal/owned/native internal/owned/fleet internal/owned/engagement internal/oidc internal/idp internal/portal/source internal/portal/operation internal/attended/live internal/attended/client internal/attended/telemetry"},
+	{"runtime", "internal/owned/jail internal/owned/proxy internal/owned/browser internal/owned/host internal/owned/client internal/owned/corpus internal/owned/native internal/owned/fleet internal/owned/engagement internal/oidc internal/idp internal/relay internal/portal/source internal/portal/operation internal/attended/live internal/attended/client internal/attended/telemetry"},
 	{"surface", "internal/surface/guard internal/surface/runsock internal/surface/pagesock internal/surface/mcp internal/surface/rest internal/surface/site"},
 	{"composition", "internal/node cmd/chaperone"},
-	{"test kit", "internal/storetest internal/sitetest internal/idptest internal/pagetest internal/sourcetest internal/leaktest internal/controltest internal/agenttest internal/floors"},
+	{"test kit", "internal/storetest internal/sitetest internal/idptest internal/pagetest internal/sourcetest internal/leaktest internal/controltest internal/relaytest internal/agenttest internal/floors"},
 }
 
 // siblings are the imports allowed within one floor: "importer" -> "imported…".
@@ -46,6 +46,7 @@ var siblings = map[string]string{
 
 	"internal/attended/controlv1": "internal/refusal internal/canon internal/ref internal/schema",
 	"internal/attended/ledger":    "internal/store internal/audit internal/policy",
+	"internal/attended/live":      "internal/relay",
 	"internal/attended/client":    "internal/attended/live",
 
 	"cmd/chaperone":             "internal/node",
@@ -71,4 +72,8 @@ var allowed = map[string]string{
 	"unsafe":       "internal/owned/jail",
 
 	"github.com/coder/websocket": "internal/surface/pagesock",
+
+	"github.com/nats-io/nats.go":               "internal/relay",
+	"github.com/nats-io/nats-server/v2/server": "internal/relaytest",
+	"github.com/nats-io/nkeys":                 "internal/relaytest",
 }
