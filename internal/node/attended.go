@@ -17,6 +17,8 @@ import (
 	"chaperone/internal/attended/live"
 	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
+	"chaperone/internal/relay"
+	"chaperone/internal/surface/guard"
 	"chaperone/internal/surface/pagesock"
 )
 
@@ -97,10 +99,31 @@ func (n *Node) authority(ctx context.Context, key []byte) (*live.Authority, erro
 	if err := n.attended.Repair(ctx); err != nil {
 		return nil, err
 	}
+	if err := n.openRelay(ctx, key); err != nil {
+		return nil, err
+	}
 	n.beat(ctx)
 	n.look(context.WithoutCancel(ctx))
 	return live.New(live.Config{Book: n.attended, Policy: n.policies, Passkeys: n.credentials, Key: refs, Tenant: Tenant, Name: name, Origin: n.config.PublicOrigin,
-		Reads: n.config.reads()})
+		Reads: n.config.reads(), Bus: n.bus, Grants: (&guard.Control{Families: n.tokens, Connections: n.ledger}).Look})
+}
+
+// openRelay reaches the other nodes. It is closed after the authority, which answers by it.
+func (n *Node) openRelay(ctx context.Context, key []byte) error {
+	if n.config.relay().Alone() {
+		return nil
+	}
+	derived, err := hkdf.Key(sha256.New, key, nil, "chaperone relay v1", 32)
+	if err != nil {
+		return err
+	}
+	bus, err := relay.Dial(ctx, relay.Options{Address: n.config.relay(), Node: n.attended.Node(), Key: derived, Log: slog.Default()})
+	if err != nil {
+		return err
+	}
+	n.bus = bus
+	n.later(bus.Close)
+	return nil
 }
 
 // look repairs, again and again, until the node closes. Each round is safe to fail.

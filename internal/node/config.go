@@ -16,6 +16,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"chaperone/internal/portal/source"
+	"chaperone/internal/relay"
 )
 
 // Config is chaperone.yaml. Every key has a default; one that isn't here is an
@@ -29,6 +30,9 @@ type Config struct {
 	BehindProxy  []string `yaml:"behind_proxy"`
 
 	Database    string        `yaml:"database"`
+	Relay       string        `yaml:"relay"`
+	RelaySecret string        `yaml:"relay_credentials_file"`
+	RelayCA     string        `yaml:"relay_ca_file"`
 	Issuer      Issuer        `yaml:"issuer"`
 	Sources     source.Config `yaml:"sources"`
 	Quotas      Quotas        `yaml:"quotas"`
@@ -85,7 +89,7 @@ type Reviewed struct {
 func DefaultConfig(home string) Config {
 	return Config{
 		Listen: "127.0.0.1:7080", PublicOrigin: "http://localhost:7080",
-		Database:    filepath.Join(home, "chaperone.db"),
+		Database: filepath.Join(home, "chaperone.db"), Relay: relay.Embedded,
 		Sources:     source.Config{Inbox: source.InboxConfig{LMTP: defaultMail(home)}},
 		Quotas:      Quotas{Items: 10_000, Bytes: 1 << 30, AtOnce: 8, PerSecond: 20, Burst: 40},
 		Browser:     Browser{Most: 4},
@@ -179,6 +183,9 @@ func (c Config) Check() error {
 			return errors.New("reviewed: date must be like 2026-11-30")
 		}
 	}
+	if err := c.relay().Check(); err != nil {
+		return err
+	}
 	if err := c.checkAttended(); err != nil {
 		return err
 	}
@@ -237,6 +244,11 @@ func (c Config) checkListen() error {
 		return errors.New("behind_proxy: public_origin must be the https origin that the proxy serves")
 	}
 	return nil
+}
+
+// relay is where this node's others are.
+func (c Config) relay() relay.Address {
+	return relay.Address{URL: c.Relay, CredentialsFile: c.RelaySecret, CAFile: c.RelayCA}
 }
 
 // proxyPrefix reads a peer as an address or a network.

@@ -62,6 +62,10 @@ func TestConfigRefused(t *testing.T) {
 		"a page twice":          {"pages: [{origin: \"https://a.example\"}, {origin: \"https://a.example\"}]\n", "twice"},
 		"a tool that is none":   {"pages: [{origin: \"https://a.example\", read: [\"a b\"]}]\n", "tool"},
 		"a page's unknown key":  {"pages:\n  - origin: https://a.example\n    reads: [a]\n", "3:5"},
+		"a relay in the clear":  {"relay: nats://nats.example.com:4222\nrelay_credentials_file: x\n", "tls://"},
+		"a relay for anybody":   {"relay: nats://localhost:4222\n", "relay_credentials_file"},
+		"a relay's secret":      {"relay: tls://user:word@nats.example.com\nrelay_credentials_file: x\n", "no place"},
+		"no relay":              {"relay: none\n", "embedded"},
 		"imap without logins":   {"sources: {inbox: {imap: {address: \"mail.example.com:993\"}}}\n", "logins"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	storetest.Main(m, map[string]storetest.Role{"serve": serveRole, "mortal": mortalRole})
+	storetest.Main(m, map[string]storetest.Role{"serve": serveRole, "mortal": mortalRole, "relayed": relayedRole})
 }
 
 // serveRole is a server in a process of its own: home, port, database.

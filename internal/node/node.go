@@ -53,6 +53,7 @@ import (
 	"chaperone/internal/portal/operation"
 	"chaperone/internal/portal/source"
 	"chaperone/internal/refusal"
+	"chaperone/internal/relay"
 	"chaperone/internal/session"
 	"chaperone/internal/store"
 	"chaperone/internal/surface/guard"
@@ -84,6 +85,7 @@ type Node struct {
 	attended    *attended.Book
 	control     *live.Authority // nil, as the one above, where attended control is off
 	off         string          // why it is
+	bus         relay.Bus       // to the other nodes
 	pages       *pagesock.Server
 	fleet       *fleet.Fleet // nil where no browser can be contained
 	routes      []guard.Route
@@ -100,7 +102,7 @@ type Node struct {
 // Open makes a server from a home and its configuration. It migrates the database,
 // and listens nowhere yet. After an error nothing is left open.
 func Open(ctx context.Context, home string, config Config, version string) (*Node, error) {
-	n := &Node{home: home, version: version, config: config, ending: make(chan struct{})}
+	n := &Node{home: home, version: version, config: config, ending: make(chan struct{}), bus: relay.Alone{}}
 	for _, step := range []func(context.Context) error{n.openGround, n.openSignIn, n.openAccount, n.openPolicies, n.openAttended, n.openTelemetry, n.openFleet, n.openSurfaces} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, n.Close(context.WithoutCancel(ctx)))

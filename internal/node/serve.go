@@ -34,6 +34,7 @@ type health struct {
 	ready  atomic.Bool
 	off    string       // what doesn't serve all the same, and why
 	writes func() error // tells whether the database takes what is written
+	nodes  func() error // tells whether the other nodes can be reached
 }
 
 func (h *health) live(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
@@ -50,6 +51,9 @@ func (h *health) serving(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ready")
 	if h.off != "" {
 		fmt.Fprintln(w, h.off)
+	}
+	if h.nodes() != nil { // all else serves
+		fmt.Fprintln(w, "The relay is down: pages that other nodes hold can't be reached.")
 	}
 }
 
@@ -136,10 +140,13 @@ func (n *Node) Serve(ctx context.Context) error {
 	close(n.ending) // a stream would hold the drain up for nothing
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
+	var others sync.WaitGroup // whose callers are at other nodes are in flight here too
+	others.Go(func() { n.bus.Drain(drain) })
 	if ended := server.Shutdown(drain); ended != nil {
 		endCalls()
 		server.Close()
 	}
+	others.Wait()
 	tasks.Wait()
 	return errors.Join(err, n.Close(context.WithoutCancel(ctx)))
 }

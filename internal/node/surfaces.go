@@ -52,7 +52,7 @@ func (n *Node) openSurfaces(ctx context.Context) error {
 		Origin: n.config.PublicOrigin, Embedding: n.config.Origins, Proxies: n.proxies(), Sessions: n.sessions, Tokens: n.tokens, Plain: pages,
 	}, routes...)
 	n.sessions.OnEnd(n.ended.put)
-	n.health.off, n.health.writes = n.off, n.writes
+	n.health.off, n.health.writes, n.health.nodes = n.off, n.writes, n.bus.Err
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"chaperone/internal/attended/controlv1"
@@ -73,22 +74,37 @@ func (a *Authority) caller(c Caller) ledger.Caller {
 		PolicyVersion: a.terms, GrantGeneration: c.Generation}
 }
 
-// list answers the caller's documents that are live on this node.
+// list answers the caller's live documents, whatever node holds them.
 func (a *Authority) list(ctx context.Context, c Caller) (Answer, error) {
 	rows, err := a.Book.Documents(ctx, a.Principal(c.Who))
 	if err != nil {
 		return nil, err
 	}
 	var out controlv1.Documents
+	var others []ledger.Document
 	for _, r := range rows {
-		ch := a.channel(r.Document)
-		if ch == nil || ch.arm.Ref != r.Arm {
-			continue
+		if here := a.here(r); here != nil {
+			out.All = append(out.All, here...)
+		} else if a.other(r.Node, nil) != "" && !a.Bus.Alone() {
+			others = append(others, r)
 		}
-		out.All = append(out.All, controlv1.Document{Ref: r.Document, Origin: ch.place.Origin, Route: ch.place.Route, Generation: r.Generation,
-			Catalog: ch.catalog, ArmExpiresMS: r.ArmExpiresMS})
 	}
+	there, away := a.distant(ctx, c, others)
+	out.All = append(out.All, there...)
+	if len(out.All) == 0 && away != nil {
+		return nil, refusal.ChannelUnavailable // that there is nothing isn't known
+	}
+	slices.SortFunc(out.All, func(x, y controlv1.Document) int { return strings.Compare(x.Ref.String(), y.Ref.String()) })
 	return out, nil
+}
+
+// here is a document as its caller is told of it, where this node holds its channel.
+func (a *Authority) here(r ledger.Document) []controlv1.Document {
+	ch := a.channel(r.Document)
+	if ch == nil || ch.arm.Ref != r.Arm {
+		return nil
+	}
+	return []controlv1.Document{{Ref: r.Document, Origin: ch.place.Origin, Route: ch.place.Route, Generation: r.Generation, Catalog: ch.catalog, ArmExpiresMS: r.ArmExpiresMS}}
 }
 
 // mine answers the live channel of the caller's own document. Anybody else's is told
@@ -101,6 +117,10 @@ func (a *Authority) mine(c Caller, ch *channel) error {
 }
 
 func (a *Authority) issue(ctx context.Context, c Caller, x controlv1.IssueLease) (Answer, error) {
+	if node := a.elsewhere(ctx, c, x.Document); node != "" {
+		answer, away, err := a.pass(ctx, node, c, x)
+		return answer, errors.Join(away, err)
+	}
 	ch := a.channel(x.Document)
 	if err := a.mine(c, ch); err != nil {
 		return nil, err
@@ -154,6 +174,11 @@ func (a *Authority) cancel(ctx context.Context, c Caller, x controlv1.CancelCall
 	if err != nil {
 		return nil, err
 	}
+	if node := a.knows(ctx, c, call); node != "" {
+		if answer, away, err := a.pass(ctx, node, c, x); away == nil {
+			return answer, err
+		}
+	}
 	if ch := a.channel(call.Document); ch != nil {
 		// A no ends the owner's channel; what was asked for is done all the same, from
 		// the durable record.
@@ -177,6 +202,11 @@ func (a *Authority) reconcile(ctx context.Context, c Caller, x controlv1.Reconci
 	call, err := a.Book.Show(ctx, who, x.Call)
 	if err != nil {
 		return nil, err
+	}
+	if node := a.knows(ctx, c, call); node != "" {
+		if answer, away, err := a.pass(ctx, node, c, x); away == nil {
+			return answer, err
+		}
 	}
 	if ch := a.channel(call.Document); ch != nil && !call.State.Over() {
 		if err := ch.revalidate(ctx); err != nil {
@@ -205,6 +235,11 @@ func (a *Authority) follow(ctx context.Context, c Caller, x controlv1.AskCall) (
 		return nil, err
 	}
 	start := time.Now()
+	if node := a.knows(ctx, c, call); node != "" {
+		if answer, away, err := a.pass(ctx, node, c, x); away == nil {
+			return answer, err
+		}
+	}
 	answer, err := a.await(ctx, who, x.Call, func(c ledger.Call) time.Duration {
 		if c.State.Over() || c.State != call.State {
 			return 0
@@ -212,6 +247,15 @@ func (a *Authority) follow(ctx context.Context, c Caller, x controlv1.AskCall) (
 		return time.Until(start.Add(time.Duration(x.WaitSeconds) * time.Second))
 	})
 	return exported(answer, call), err
+}
+
+// knows answers the other node that may know more of a call than the record: that
+// carries it, or has its result still.
+func (a *Authority) knows(ctx context.Context, c Caller, call ledger.Call) string {
+	if call.State.Over() && call.State != ledger.CallSucceeded {
+		return ""
+	}
+	return a.carried(ctx, c, call.ID)
 }
 
 // lookTime is how often a call that another node carries is looked at.

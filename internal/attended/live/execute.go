@@ -33,12 +33,25 @@ func (a *Authority) execute(ctx context.Context, c Caller, x controlv1.ExecuteCa
 	if err != nil {
 		return nil, err
 	}
+	away := error(nil)
+	if node := a.elsewhere(ctx, c, l.Document); node != "" {
+		var answer Answer
+		if answer, away, err = a.pass(ctx, node, c, x); away == nil {
+			if ctx.Err() != nil {
+				a.abandon(ctx, who, id) // that node does it too, where it hears of it
+			}
+			return answer, err
+		}
+	}
 	f, err := a.prepare(ctx, c, l, request, x)
 	if err == nil {
 		f.id = id
 		id, err = a.submit(ctx, f, x)
 	} else if _, old := a.Book.Show(ctx, who, id); old == nil {
 		err = nil // what can't be asked any more was asked before
+	}
+	if away != nil && refusal.Of(err) == refusal.ChannelUnavailable {
+		err = away // it is the other node that isn't there, or that may have it
 	}
 	if err != nil {
 		return nil, err
@@ -76,6 +89,7 @@ func (a *Authority) prepare(ctx context.Context, c Caller, l ledger.Lease, reque
 	}
 	f := &flight{a: a, c: ch, caller: c, request: request, tool: t, ask: ask, claim: ledger.NewReference(), inbox: make(chan said, 8), wake: make(chan struct{}, 1),
 		change: make(chan struct{}), waiters: map[*waiter]bool{}}
+	f.heard = a.heard(ctx, f.reader())
 	return f, f.passkeyed(ctx)
 }
 
@@ -119,7 +133,7 @@ func (a *Authority) write(ctx context.Context, f *flight, x controlv1.ExecuteCal
 	defer cancel()
 	call, fresh, err := a.Book.Admit(ctx, ledger.Admission{
 		Caller: a.caller(f.caller), Request: f.request, Catalog: x.Catalog, Timeout: time.Duration(x.Timeout(f.tool.Class())) * time.Second,
-		Ruling:    ledger.Ruling{Set: a.Policy, Who: f.caller.Who, Resource: f.ask.Resource, Tainted: a.tainted(f.reader())},
+		Ruling:    ledger.Ruling{Set: a.Policy, Who: f.caller.Who, Resource: f.ask.Resource, Tainted: f.tainted()},
 		Reference: f.claim,
 	})
 	if !infra(err) {

@@ -32,6 +32,7 @@ type flight struct {
 	ask     policy.Request
 	claim   ledger.Reference
 	keys    passkeys
+	heard   bool // its reader was told something by way of another node
 
 	inbox chan said
 	wake  chan struct{} // holds one: the ledger moved the call

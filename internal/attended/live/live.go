@@ -13,6 +13,9 @@
 //	flight.go      one call under way on this node, and who waits for it
 //	passkey.go     confirmations by passkey: the challenge
 //	prompt.go      confirmations on the authority's own origin: of pages that aren't ours
+//	elsewhere.go   pages that other nodes hold: what they are asked, and answered
+//	passed.go      the questions' one decoder
+//	hint.go        what other nodes ended
 //
 // Everything durable is the ledger's: a frame leaves only after the claim that the
 // ledger committed, and what a page says is written before anybody is told. In
@@ -24,6 +27,11 @@
 //
 // It holds no cookie and no token: whether a page's sign-in still stands is a
 // function without arguments, whose credential stays with the page's server.
+//
+// A call may come to any node. The one that holds the page's socket admits it and
+// carries it whole; another one verifies who asks, passes the action on, and answers
+// from the record where that node can't be reached. No token travels: a caller is the
+// ids of their person and grant, which the other node looks at again.
 //
 // Floor: runtime.
 package live
@@ -42,6 +50,7 @@ import (
 	"chaperone/internal/policy"
 	"chaperone/internal/ref"
 	"chaperone/internal/refusal"
+	"chaperone/internal/relay"
 )
 
 // Trust is what the page's server verified of who has a page open, just now.
@@ -72,7 +81,13 @@ type Caller struct {
 	// change.
 	Generation int64
 	Look       func(context.Context) (generation int64, err error)
+	Grant      Grant // whose Look it is, by which another node looks; zero where there is none
+
+	relayed bool // another node verified them
 }
+
+// Grant is what a caller acts by: ids, and nothing that opens anything.
+type Grant struct{ Family, Connection string }
 
 // Answer is what Dispatch answers: controlv1.Documents, controlv1.LeaseReceipt or
 // controlv1.Receipt.
@@ -97,6 +112,10 @@ type Config struct {
 	Name     controlv1.ID        // told in channel.ready; zero is "chaperone"
 	Origin   string              // this server's own: pages elsewhere aren't ours
 	Reads    map[string][]string // by origin: the tools of a page that isn't ours which only read
+	Bus      relay.Bus           // to the other nodes; nil is a node alone
+	// Grants looks at the grant of a caller whom another node verified. nil: no such
+	// caller is served.
+	Grants func(ctx context.Context, g Grant) (generation int64, err error)
 }
 
 // Authority is the one authority of a node's attended pages.
@@ -105,6 +124,9 @@ type Authority struct {
 	terms controlv1.ID // the policy's version, which every channel and caller is under
 	tasks sync.WaitGroup
 	stop  chan struct{} // closed when the node ends
+	hints chan word
+
+	ownOrigin controlv1.Mask // this server's own, as the ledger has it
 
 	mu        sync.Mutex // guards what follows; nothing waits under it
 	closed    bool
@@ -126,12 +148,37 @@ func New(c Config) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Authority{Config: c, terms: terms, stop: make(chan struct{}), channels: map[ref.Attended][]*channel{},
+	if c.Bus == nil {
+		c.Bus = relay.Alone{}
+	}
+	a := &Authority{Config: c, terms: terms, stop: make(chan struct{}), hints: make(chan word, hinted), channels: map[ref.Attended][]*channel{},
 		documents: map[ref.Document]*channel{}, flights: map[controlv1.ID]*flight{}, taint: map[reader]time.Time{}}
+	if a.ownOrigin, err = c.mask(); err != nil {
+		return nil, err
+	}
+	if err := c.Bus.Serve(a); err != nil {
+		return nil, err
+	}
 	c.Book.OnArmEnd(a.armEnded)
 	c.Book.OnCall(a.moved)
 	a.tasks.Go(a.watch)
+	if !c.Bus.Alone() {
+		a.tasks.Go(a.tellHints)
+	}
 	return a, nil
+}
+
+// mask is this server's origin in private form.
+func (c Config) mask() (controlv1.Mask, error) {
+	origin, err := controlv1.ParseOrigin(c.Origin)
+	if err != nil {
+		return controlv1.Mask{}, err
+	}
+	name, _ := controlv1.ParseID("any")
+	one, _ := controlv1.NewGeneration(1)
+	page, err := controlv1.Place{Origin: origin, Document: ref.Mint[ref.DocumentKind](), Route: name, Generation: one,
+		Catalog: controlv1.Null.Digest(), Scope: controlv1.Null.Digest()}.Private(c.Key)
+	return page.Origin, err
 }
 
 // Terms answers the policy's version, as evidence and callers carry it.
@@ -194,6 +241,7 @@ func (a *Authority) armEnded(arm ref.Attended, why refusal.Code) {
 	a.mu.Lock()
 	channels := slices.Clone(a.channels[arm])
 	a.mu.Unlock()
+	a.hint(topicArm, arm.String()) // another socket of it may be with another node
 	for _, c := range channels {
 		c.end(controlv1.CloseTrust, controlv1.Trust(why))
 	}
@@ -206,6 +254,8 @@ func (a *Authority) moved(id controlv1.ID, to ledger.CallState) {
 	a.mu.Unlock()
 	if f != nil {
 		f.poke(to)
+	} else {
+		a.hint(topicCall, id.String())
 	}
 }
 
@@ -242,18 +292,7 @@ func (a *Authority) watch() {
 		flights := slices.Collect(maps.Values(a.flights))
 		a.mu.Unlock()
 		for _, c := range channels {
-			c.mu.Lock()
-			consumed := c.consumed
-			c.mu.Unlock()
-			if !consumed {
-				continue
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), sendTime)
-			if _, err := a.Book.Standing(ctx, c.arm.Ref); err != nil && !infra(err) {
-				c.end(controlv1.CloseTrust, controlv1.Trust(refusal.Of(err)))
-			}
-			cancel()
-			if round%(askTime/watchTime) == 0 {
+			if c.standing() && round%(askTime/watchTime) == 0 {
 				a.tasks.Go(c.look)
 			}
 		}

@@ -26,7 +26,7 @@ func (f *flight) passkeyed(ctx context.Context) error {
 		return nil
 	}
 	ask := f.ask
-	ask.Arguments, ask.Tainted = f.request.Arguments.Bytes(), f.a.tainted(f.reader())
+	ask.Arguments, ask.Tainted = f.request.Arguments.Bytes(), f.tainted()
 	if d := f.a.Policy.Decide(ask); !d.Allow || d.Level != policy.Passkey {
 		return nil // T1 decides, and writes what it refuses
 	}

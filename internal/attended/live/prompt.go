@@ -24,8 +24,9 @@ type Prompt struct {
 	Route  controlv1.ID
 }
 
-// Prompts answers what waits for a person on this node, the first to lapse first.
-func (a *Authority) Prompts(who identity.Principal) []Prompt {
+// Prompts answers what waits for a person, the first to lapse first. What a node asks
+// that can't be reached isn't among it: nobody could confirm it.
+func (a *Authority) Prompts(ctx context.Context, who identity.Principal) []Prompt {
 	a.mu.Lock()
 	var all []*flight
 	for _, f := range a.flights {
@@ -40,12 +41,43 @@ func (a *Authority) Prompts(who identity.Principal) []Prompt {
 			out = append(out, p)
 		}
 	}
+	out = append(out, a.distantPrompts(ctx, who)...)
 	slices.SortFunc(out, func(x, y Prompt) int {
 		if x.ExpiresMS != y.ExpiresMS {
 			return int(x.ExpiresMS - y.ExpiresMS)
 		}
 		return strings.Compare(x.Call.String(), y.Call.String())
 	})
+	return out
+}
+
+// distantPrompts are those of other nodes.
+func (a *Authority) distantPrompts(ctx context.Context, who identity.Principal) (out []Prompt) {
+	if a.Bus.Alone() {
+		return nil
+	}
+	all, err := a.Book.Askings(ctx, a.Principal(who))
+	if err != nil {
+		return nil
+	}
+	for _, q := range all {
+		if a.other(q.Node, nil) == "" {
+			continue
+		}
+		body, err := encodeCall(a.terms, who, q.Call, nil)
+		if err != nil {
+			continue
+		}
+		one, cancel := context.WithTimeout(ctx, sendTime)
+		text, err := a.Bus.Ask(one, q.Node, topicPrompt, body)
+		cancel()
+		if err != nil {
+			continue
+		}
+		if p, err := decodePrompt(text); err == nil && p.Call == q.Call {
+			out = append(out, p)
+		}
+	}
 	return out
 }
 
@@ -65,6 +97,32 @@ func (f *flight) prompt() (Prompt, bool) {
 // Refusals: unknown_call for a call that doesn't ask that person, request_conflict
 // for another digest, bad_credential for another assertion, authority_lost.
 func (a *Authority) Decide(ctx context.Context, who identity.Principal, id controlv1.ID, k *controlv1.Confirm) (ledger.Call, error) {
+	node := a.carried(ctx, Caller{Who: who}, id)
+	if node == "" {
+		return a.decide(ctx, who, id, k)
+	}
+	body, err := encodeCall(a.terms, who, id, k)
+	if err != nil {
+		return ledger.Call{}, told(err)
+	}
+	_, err = a.Bus.Ask(ctx, node, topicDecide, body)
+	if err == nil {
+		call, err := a.Book.Call(ctx, id)
+		if err != nil {
+			return ledger.Call{}, told(err)
+		}
+		return call, nil
+	}
+	if lost(err) { // what was confirmed before, or by this, stands in the record
+		if call, already := a.already(ctx, who, id, k); already == nil {
+			return call, nil
+		}
+	}
+	return ledger.Call{}, told(err)
+}
+
+// decide is Decide on the node that asks.
+func (a *Authority) decide(ctx context.Context, who identity.Principal, id controlv1.ID, k *controlv1.Confirm) (ledger.Call, error) {
 	a.mu.Lock()
 	f := a.flights[id]
 	a.mu.Unlock()

@@ -27,12 +27,12 @@ func TestDecideHere(t *testing.T) {
 		ask := next[controlv1.ConfirmationRequest](p)
 		p.say(controlv1.Confirm{Call: ask.Call, Confirmation: ask.Confirmation}) // the foreign page's own word
 		p.quiet()
-		prompts := w.a.Prompts(a.c.Who)
+		prompts := w.a.Prompts(ctx, a.c.Who)
 		if len(prompts) != 1 || prompts[0].Call != ask.Call || prompts[0].Agent != "agent" || prompts[0].Origin.String() != "https://app.example" ||
 			string(prompts[0].Arguments.Bytes()) != string(ask.Arguments.Bytes()) {
 			t.Errorf("prompts: %+v", prompts)
 		}
-		if n := len(w.a.Prompts(b.c.Who)); n != 0 {
+		if n := len(w.a.Prompts(ctx, b.c.Who)); n != 0 {
 			t.Errorf("somebody else is told of %d", n)
 		}
 		yes := &controlv1.Confirm{Call: ask.Call, Confirmation: ask.Confirmation}

@@ -34,6 +34,10 @@ func (a *Authority) tainted(r reader) bool {
 	return time.Now().Before(a.taint[r])
 }
 
+// tainted tells it of who asks for this call, by what this node remembers and what the
+// record said of the others as the call was prepared.
+func (f *flight) tainted() bool { return f.heard || f.a.tainted(f.reader()) }
+
 // taints remembers, before anybody is told a result, that its reader has it. What
 // another page answers may be anybody's text, whatever the tool is classed as.
 func (f *flight) taints() {

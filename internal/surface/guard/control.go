@@ -89,7 +89,7 @@ func (c *Control) dispatch(ctx context.Context, g oauth.Grant, asked []byte) (li
 	if err != nil {
 		return nil, err
 	}
-	generation, err := c.connection(ctx, g) // the family stood when the token was found
+	generation, err := c.connection(ctx, g.Connection) // the family stood when the token was found
 	if err != nil {
 		return nil, err
 	}
@@ -97,15 +97,18 @@ func (c *Control) dispatch(ctx context.Context, g oauth.Grant, asked []byte) (li
 		Who: g.Principal, Generation: generation,
 		// A refreshed token is the same grant; a family or connection that is over is
 		// none, and one that was changed has another generation.
-		Look: func(ctx context.Context) (int64, error) { return c.look(ctx, g) },
+		Look: func(ctx context.Context) (int64, error) {
+			return c.Look(ctx, live.Grant{Family: g.Family, Connection: g.Connection})
+		},
+		Grant: live.Grant{Family: g.Family, Connection: g.Connection},
 	}, what)
 }
 
 // errGone is a grant that is over.
 var errGone = fmt.Errorf("the grant is over: %w", refusal.AuthorityLost)
 
-// look judges a grant anew.
-func (c *Control) look(ctx context.Context, g oauth.Grant) (int64, error) {
+// Look judges a grant anew, by its ids, on whatever node.
+func (c *Control) Look(ctx context.Context, g live.Grant) (int64, error) {
 	stands, err := c.Families.Stands(ctx, g.Family)
 	if err != nil {
 		return 0, err // the database's fault decides nothing about the grant
@@ -113,14 +116,14 @@ func (c *Control) look(ctx context.Context, g oauth.Grant) (int64, error) {
 	if !stands {
 		return 0, errGone
 	}
-	return c.connection(ctx, g)
+	return c.connection(ctx, g.Connection)
 }
 
 // connection answers the generation of the connection behind a grant, which changes
 // with everything that its owner does to it. One without collections is a name
 // alone: it stands or falls with its family, and its generation is 0.
-func (c *Control) connection(ctx context.Context, g oauth.Grant) (int64, error) {
-	is, err := c.Connections.Connection(ctx, g.Connection)
+func (c *Control) connection(ctx context.Context, id string) (int64, error) {
+	is, err := c.Connections.Connection(ctx, id)
 	switch {
 	case errors.Is(err, refusal.Unknown):
 		return 0, nil

@@ -49,7 +49,7 @@ type publicKeyView struct {
 	Verify    string   `json:"user_verification"`
 }
 
-// confirmations answers what waits for this person on this node.
+// confirmations answers what waits for this person, whatever node asks it.
 func (a *api) confirmations(w http.ResponseWriter, r *http.Request) {
 	out := struct {
 		Confirmations []promptView `json:"confirmations"`
@@ -70,7 +70,7 @@ func (a *api) confirmations(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	who := a.agentNames(families)
-	for _, q := range a.Attended.Prompts(p) {
+	for _, q := range a.Attended.Prompts(r.Context(), p) {
 		v := promptView{Call: q.Call.String(), Lease: q.Lease.String(), Request: q.Request.String(), Tool: q.Tool.String(), Class: q.Class,
 			Origin: q.Origin.String(), Route: q.Route.String(), Schemas: q.Schemas.String(), Binding: q.Binding.String(), Policy: q.Policy.String(),
 			Arguments: q.Arguments.Bytes(), Confirmation: q.Confirmation.String(), Level: controlv1.VisibleClick, Expires: q.ExpiresMS}
