@@ -20,6 +20,8 @@ const (
 	migrationLock = 0x63686170
 	// maxOrders is how often Update asks for another order before it gives up.
 	maxOrders = 500
+	// againTime is how long a transaction that collided waits for the one that runs again.
+	againTime = 200 * time.Millisecond
 )
 
 // PostgreSQL's answers that Update and explain know.
@@ -108,23 +110,23 @@ func (db *DB) updatePostgres(ctx context.Context, fn func(*Tx) error) error {
 			return err
 		}
 		// Those that collided must not meet again at once: one at a time goes on, and
-		// meets newcomers alone.
-		if order == 1 {
-			select {
-			case db.again <- struct{}{}:
-				defer func() { <-db.again }()
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			continue
-		}
+		// meets newcomers alone. One that takes long holds up nobody for long.
 		pause := time.NewTimer(rand.N(time.Duration(min(order, 50)) * time.Millisecond))
+		again := db.again
+		if order == 1 {
+			pause.Reset(againTime)
+		} else {
+			again = nil
+		}
 		select {
+		case again <- struct{}{}:
+			defer func() { <-db.again }()
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
 			return ctx.Err()
 		}
+		pause.Stop()
 	}
 }
 
