@@ -518,7 +518,9 @@ func FuzzOpen(f *testing.F) {
 	f.Add(good[:10])
 	f.Add([]byte{1, 200})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if _, _, err := relay.Open(key, "here", data); err == nil && !bytes.Equal(data, good) {
+		// Each fuzzing process has sealed a good one of its own: what counts is what it says.
+		from, body, err := relay.Open(key, "here", data)
+		if err == nil && (from != "a" || string(body) != "words") {
 			t.Fatalf("%x opens", data)
 		}
 	})
