@@ -111,13 +111,12 @@ func (db *DB) updatePostgres(ctx context.Context, fn func(*Tx) error) error {
 		}
 		// Those that collided must not meet again at once: one at a time goes on, and
 		// meets newcomers alone. One that takes long holds up nobody for long.
-		pause := time.NewTimer(rand.N(time.Duration(min(order, 50)) * time.Millisecond))
-		again := db.again
+		var again chan<- struct{}
+		wait := rand.N(time.Duration(min(order, 50)) * time.Millisecond)
 		if order == 1 {
-			pause.Reset(againTime)
-		} else {
-			again = nil
+			again, wait = db.again, againTime
 		}
+		pause := time.NewTimer(wait)
 		select {
 		case again <- struct{}{}:
 			defer func() { <-db.again }()
