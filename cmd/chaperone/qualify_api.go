@@ -12,12 +12,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"chaperone/internal/owned/corpus"
 )
 
 // turnsQualified asks real agent servers what becomes of runs that have browsers
@@ -67,7 +66,7 @@ const (
 )
 
 func (q *turnsQualified) do(ctx context.Context, evidence, pages string, write bool) error {
-	report := turnReport{Platform: platform(), UID: os.Getuid(), Engine: filepath.Base(q.engine), Version: engineVersion(ctx, q.engine), Started: time.Now().UTC().Truncate(time.Second)}
+	report := turnReport{Platform: corpus.Kernel(), UID: os.Getuid(), Engine: filepath.Base(q.engine), Version: engineVersion(ctx, q.engine), Started: time.Now().UTC().Truncate(time.Second)}
 	node, python := filepath.Join(q.servers, "npm", "node_modules"), filepath.Join(q.servers, "pypi", "bin", "python")
 	for _, path := range []string{filepath.Join(node, "@langchain", "langgraph-api"), python} {
 		if _, err := os.Stat(path); err != nil {
@@ -154,7 +153,7 @@ func (q *turnsQualified) keep(row turnRow) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.rows = append(q.rows, row)
-	if tell := (&turning{app: q.app}).progress(); tell != nil {
+	if tell := q.app.progress(); tell != nil {
 		tell(row.Status + "  " + row.Server + ": " + row.Scenario)
 	}
 }
@@ -224,12 +223,4 @@ func (q *turnsQualified) scenarios(ctx context.Context, python string) (names []
 		}
 	}
 	return names, words[0], nil
-}
-
-func platform() string {
-	var u unix.Utsname
-	if unix.Uname(&u) != nil {
-		return runtime.GOOS
-	}
-	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:]) + " " + unix.ByteSliceToString(u.Machine[:])
 }

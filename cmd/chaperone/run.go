@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"chaperone/internal/owned/engagement"
 	"chaperone/internal/owned/jail"
@@ -118,7 +117,7 @@ func (r *turning) read(ctx context.Context) (c engagement.Config, err error) {
 	}
 	c = engagement.Config{
 		API: r.api, Assistant: r.assistant, Engagement: r.engagement, Thread: r.thread,
-		Host: r.host, Wait: r.wait, Progress: r.progress(),
+		Host: r.host, Wait: r.wait, Progress: r.app.progress(),
 	}
 	if c.Input, err = input(ctx, "input", r.inputFile, r.app.stdin); err != nil {
 		return c, err
@@ -152,15 +151,6 @@ func (r *turning) directory() (string, error) {
 		return "", fmt.Errorf("no registrations directory: %w", err)
 	}
 	return dir, nil
-}
-
-// progress tells steps to a person who watches.
-func (r *turning) progress() func(string) {
-	file, ok := r.app.stderr.(interface{ Fd() uintptr })
-	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return nil
-	}
-	return func(step string) { fmt.Fprintln(r.app.stderr, printable(step)) }
 }
 
 // print prints what is known of the run.

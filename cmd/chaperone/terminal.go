@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -63,4 +64,13 @@ func printable(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// progress answers what tells steps to a person who watches; nil where nobody does.
+func (a *app) progress() func(string) {
+	file, ok := a.stderr.(interface{ Fd() uintptr })
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return nil
+	}
+	return func(step string) { fmt.Fprintln(a.stderr, printable(step)) }
 }

@@ -63,7 +63,7 @@ type run struct {
 // report.
 func Run(ctx context.Context, config Config) (Report, error) {
 	vectors, paths := choose(Vectors, config.Only), choose(Paths, config.Only)
-	report := Report{Engine: config.Engine, Version: config.Version, Kernel: kernel(), UID: os.Getuid(), Started: time.Now().UTC()}
+	report := Report{Engine: config.Engine, Version: config.Version, Kernel: Kernel(), UID: os.Getuid(), Started: time.Now().UTC()}
 	s, err := openSinks(append(append([]Vector{}, vectors...), paths...))
 	if err != nil {
 		return report, err
@@ -290,7 +290,8 @@ func (r *run) tell(v Vector) {
 	}
 }
 
-func kernel() string {
+// Kernel names this machine's kernel: its system, release and machine.
+func Kernel() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
 		return runtime.GOOS
